@@ -1,0 +1,42 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: setup demo test test-all check bench clean
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) -e '.[demo]'
+	touch $@
+
+# torch comes first and by its pinned version: as a dependency of another package a larger build could be chosen.
+$(VENV)/.dev: $(VENV)/.demo
+	$(PIP) torch
+	$(PIP) -e '.[dev,bench]'
+	touch $@
+
+setup: $(VENV)/.dev            ## everything for development
+
+demo: $(VENV)/.demo            ## private models on two data sets: a table and a figure
+	$(BIN)/python -m conddp.demo
+
+check: $(VENV)/.dev            ## format, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: check                    ## the fast suite, what CI runs
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-all: check                ## the fast suite and the slow one
+	$(BIN)/python -m pytest -n 2
+
+bench: $(VENV)/.dev            ## speed against Opacus, in one process
+	$(BIN)/python benchmarks/opacus_steps.py
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,44 @@
+"""Regression under differential privacy when part of each record is public."""
+
+from importlib.metadata import version
+
+from conddp.algorithms import DPSGD, CondDP, SwitchCondDP
+from conddp.conditioning import ConditioningMatrix, Spectrum
+from conddp.data import Dataset, Labels, PrivateFeatures, PublicFeatures
+from conddp.errors import BudgetExceeded, CondDPError, PrivacyError, PrivateDataLeak, SchemaError
+from conddp.estimators import PrivateRegressor
+from conddp.guarantee import Guarantee
+from conddp.ledger import PrivacyBudget, PrivacyLedger
+from conddp.models import MLP, FactorizationMachine, Linear
+from conddp.neighbouring import Neighbouring
+from conddp.schema import Bounds, Schema
+
+__version__ = version("conddp")
+
+__all__ = [
+    "DPSGD",
+    "MLP",
+    "Bounds",
+    "BudgetExceeded",
+    "CondDP",
+    "CondDPError",
+    "ConditioningMatrix",
+    "Dataset",
+    "FactorizationMachine",
+    "Guarantee",
+    "Labels",
+    "Linear",
+    "Neighbouring",
+    "PrivacyBudget",
+    "PrivacyError",
+    "PrivacyLedger",
+    "PrivateDataLeak",
+    "PrivateFeatures",
+    "PrivateRegressor",
+    "PublicFeatures",
+    "Schema",
+    "SchemaError",
+    "Spectrum",
+    "SwitchCondDP",
+    "__version__",
+]
