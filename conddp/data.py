@@ -1,0 +1,243 @@
+"""The three parts of a data set, kept apart by type.
+
+A function that must cost nothing takes :class:`PublicFeatures`; it cannot be handed a label by mistake.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp._validate import in_range
+from conddp.errors import PrivateDataLeak, SchemaError
+from conddp.schema import Bounds, Schema
+
+__all__ = [
+    "Dataset",
+    "Labels",
+    "PrivateFeatures",
+    "PublicFeatures",
+    "as_matrix",
+    "as_numbers",
+    "require_public",
+]
+
+Matrix = NDArray[np.floating[Any]]
+
+
+def as_numbers(values: object, *, what: str) -> Matrix:
+    """Values as a finite float array, or a :class:`SchemaError` that says ``what`` without quoting a value."""
+    array = np.asarray(values)
+    if np.iscomplexobj(array):
+        raise SchemaError(f"Complex data not supported: {what} must hold real numbers.")
+    if array.dtype.kind not in "fiub":
+        try:
+            array = array.astype(np.float64)
+        except ValueError:
+            # Raised from None: the original message quotes the cell.
+            raise SchemaError(
+                f"{what} holds text where a number is expected. Encode it as numbers, or leave it out."
+            ) from None
+    if array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float64)
+    if not np.isfinite(array).all():
+        raise SchemaError(
+            f"{what} contains NaN or infinity. Impute or drop such records by a rule that does not depend on "
+            "private values."
+        )
+    return array
+
+
+def as_matrix(table: nw.DataFrame[Any]) -> Matrix:
+    """Columns of a table as a matrix of finite numbers, or a :class:`SchemaError` that names the column."""
+    if len(table) == 0 or not table.columns:
+        raise SchemaError(f"expected a table with records and columns, got {len(table)} x {len(table.columns)}.")
+    columns = []
+    for name, series in zip(table.columns, table.iter_columns(), strict=True):
+        kind = series.dtype
+        if not (kind.is_numeric() or kind in (nw.Boolean, nw.Object)):
+            raise SchemaError(f"column '{name}' holds {kind} where a number is expected. Encode it as numbers.")
+        columns.append(as_numbers(series.to_numpy(), what=f"column '{name}'"))
+    return np.column_stack(columns)
+
+
+@dataclass(frozen=True)
+class PublicFeatures:
+    """Public columns as an (n, d) array: free to read.
+
+    Examples
+    --------
+    >>> PublicFeatures([[1, 2], [3, 4]])
+    PublicFeatures(2 records, columns x0, x1)
+    """
+
+    values: Matrix
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _set_matrix(self, "public")
+
+    def __repr__(self) -> str:
+        return _describe(self)
+
+
+@dataclass(frozen=True)
+class PrivateFeatures:
+    """Private columns as an (n, d) array with declared bounds. Its text never shows a value."""
+
+    values: Matrix = field(repr=False)
+    bounds: tuple[Bounds, ...]
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _set_matrix(self, "private")
+        if len(self.bounds) != self.values.shape[1]:
+            raise SchemaError(f"{self.values.shape[1]} private columns need as many bounds, got {len(self.bounds)}.")
+
+    def __repr__(self) -> str:
+        return _describe(self)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The label column with declared bounds. Its text never shows a value."""
+
+    values: Matrix = field(repr=False)
+    bounds: Bounds
+    name: str = "label"
+
+    def __post_init__(self) -> None:
+        values = as_numbers(self.values, what=f"label '{self.name}'")
+        if values.ndim != 1:
+            raise SchemaError(f"label '{self.name}' must be one column, got an array of {values.ndim} dimensions.")
+        object.__setattr__(self, "values", values)
+
+    def __repr__(self) -> str:
+        return f"Labels({len(self.values)} records, '{self.name}' in [{self.bounds.low}, {self.bounds.high}])"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Public features, private features (or None) and labels of the same records."""
+
+    public: PublicFeatures
+    private: PrivateFeatures | None
+    label: Labels
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.public, PublicFeatures):
+            raise PrivateDataLeak(f"Dataset.public expects PublicFeatures, got {type(self.public).__name__}.")
+        lengths = {"public": len(self.public.values), "label": len(self.label.values)}
+        if self.private is not None:
+            lengths["private"] = len(self.private.values)
+        if len(set(lengths.values())) > 1:
+            raise SchemaError(f"the parts of a data set must have the same number of records, got {lengths}.")
+
+    @property
+    def num_records(self) -> int:
+        """Number of records n, which is public."""
+        return len(self.label.values)
+
+    @classmethod
+    def from_frame(cls, frame: Any, schema: Schema) -> "Dataset":
+        """Data set from a pandas, polars or Arrow table and a schema that names its columns."""
+        try:
+            table = nw.from_native(frame, eager_only=True)
+        except TypeError:
+            raise SchemaError(f"expected a pandas, polars or Arrow table, got {type(frame).__name__}.") from None
+        names = list(table.columns)
+        for column in schema.columns:
+            if column.name not in names:
+                raise SchemaError(f"column '{column.name}' is in the schema but not in the table. It has: {names}.")
+        if len(table) == 0:
+            raise SchemaError("the table has no rows.")
+
+        def read(columns: Sequence[str]) -> Matrix:
+            return as_matrix(table.select(list(columns))) if columns else np.empty((len(table), 0))
+
+        assert schema.label.bounds is not None  # Column has made sure
+        return cls(
+            public=PublicFeatures(read(schema.public), schema.public),
+            private=(
+                PrivateFeatures(read(schema.private), schema.private_bounds, schema.private) if schema.private else None
+            ),
+            label=Labels(read([schema.label.name])[:, 0], schema.label.bounds, schema.label.name),
+        )
+
+    @classmethod
+    def load(cls, path: str | Path, schema: Schema) -> "Dataset":
+        """Data set from a Parquet or CSV file (``.csv`` or ``.csv.gz``); only the schema's columns are read."""
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        source = Path(path)
+        if not source.exists():
+            raise SchemaError(f"the data file '{source}' does not exist.")
+        if source.suffix == ".parquet":
+            present = pyarrow.parquet.read_schema(source).names
+        else:
+            with pyarrow.csv.open_csv(source) as reader:
+                present = reader.schema.names
+        names = [column.name for column in schema.columns]
+        missing = [name for name in names if name not in present]
+        if missing:
+            raise SchemaError(f"column '{missing[0]}' is in the schema but not in '{source}'. It has: {present}.")
+        if source.suffix == ".parquet":
+            table = pyarrow.parquet.read_table(source, columns=names)
+        else:
+            options = pyarrow.csv.ConvertOptions(include_columns=names)
+            table = pyarrow.csv.read_csv(source, convert_options=options)
+        return cls.from_frame(table, schema)
+
+    def take(self, index: NDArray[np.intp]) -> "Dataset":
+        """The records at these positions."""
+        private = self.private
+        return Dataset(
+            PublicFeatures(self.public.values[index], self.public.names),
+            None if private is None else PrivateFeatures(private.values[index], private.bounds, private.names),
+            Labels(self.label.values[index], self.label.bounds, self.label.name),
+        )
+
+    def split(self, *, test_share: float = 0.2, random_state: int = 42) -> tuple["Dataset", "Dataset"]:
+        """Training and test part, the same split as scikit-learn's ``train_test_split``."""
+        from sklearn.model_selection import train_test_split
+
+        in_range(0.0, 1.0, test_share=test_share)
+        train, test = train_test_split(np.arange(self.num_records), test_size=test_share, random_state=random_state)
+        return self.take(train), self.take(test)
+
+
+def require_public(value: object, *, function: str) -> PublicFeatures:
+    """The value if it is PublicFeatures; otherwise :class:`PrivateDataLeak`."""
+    if not isinstance(value, PublicFeatures):
+        hint = " Pass dataset.public." if isinstance(value, Dataset) else " Wrap public columns in PublicFeatures."
+        raise PrivateDataLeak(f"{function} expects PublicFeatures, got {type(value).__name__}.{hint}")
+    return value
+
+
+def _set_matrix(part: PublicFeatures | PrivateFeatures, role: str) -> None:
+    """Check and store values and names of a feature block."""
+    array = np.asarray(part.values)
+    if array.ndim != 2:
+        raise SchemaError(f"{role} features must be a table of n records and d columns, got {array.ndim} dimensions.")
+    if len(array) == 0:
+        raise SchemaError(f"{role} features have no records.")
+    names = tuple(part.names) or tuple(f"x{j}" for j in range(array.shape[1]))
+    if len(names) != array.shape[1]:
+        raise SchemaError(f"{array.shape[1]} {role} columns need as many names, got {len(names)}.")
+    object.__setattr__(part, "names", names)
+    try:
+        object.__setattr__(part, "values", as_numbers(array, what=f"{role} features"))
+    except SchemaError:
+        for name, column in zip(names, array.T, strict=True):
+            as_numbers(column, what=f"{role} column '{name}'")
+        raise
+
+
+def _describe(part: PublicFeatures | PrivateFeatures) -> str:
+    names = ", ".join(part.names[:8]) + (", ..." if len(part.names) > 8 else "")
+    return f"{type(part).__name__}({len(part.values)} records, columns {names})"

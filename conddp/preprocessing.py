@@ -1,0 +1,48 @@
+"""Labels and private features clamped and scaled by their declared bounds: nothing is taken from the data."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from conddp.data import Labels, PrivateFeatures
+from conddp.schema import Bounds
+
+__all__ = ["private_unit", "restore_label", "scale_label", "scale_private"]
+
+
+def scale_label(label: Labels, *, center: bool = True, dtype: DTypeLike = np.float64) -> NDArray[Any]:
+    """Labels clamped to their bounds and divided by their width; in [-1/2, 1/2] if centred on the middle.
+
+    A model without an intercept goes through the origin, so its labels must not be moved.
+
+    Privacy
+        Record by record; the result is as private as the labels. Uses the declared bounds only.
+    """
+    bounds = label.bounds
+    return ((bounds.clamp(label.values) - (bounds.midpoint if center else 0.0)) / bounds.width).astype(dtype)
+
+
+def restore_label(scaled: NDArray[Any], bounds: Bounds, *, center: bool = True) -> NDArray[np.float64]:
+    """Predictions in the label's own units, clamped to its bounds."""
+    values = bounds.width * np.asarray(scaled, dtype=np.float64)
+    return bounds.clamp(values + (bounds.midpoint if center else 0.0))
+
+
+def private_unit(bounds: Bounds) -> float:
+    """Standard deviation of a value that spreads evenly over its bounds."""
+    return bounds.width / math.sqrt(12)
+
+
+def scale_private(private: PrivateFeatures, *, center: bool = True, dtype: DTypeLike = np.float64) -> NDArray[Any]:
+    """Private columns clamped to their bounds and scaled to unit variance if they spread evenly over them.
+
+    Privacy
+        Record by record; the result is as private as the columns. Uses the declared bounds only.
+    """
+    scaled = np.empty(private.values.shape, dtype=dtype)
+    for number, bounds in enumerate(private.bounds):
+        origin = bounds.midpoint if center else 0.0
+        scaled[:, number] = (bounds.clamp(private.values[:, number]) - origin) / private_unit(bounds)
+    return scaled
