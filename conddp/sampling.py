@@ -1,0 +1,63 @@
+"""Which records take part in a step."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp._validate import in_range, positive, positive_integer
+
+__all__ = ["PoissonSampler"]
+
+
+@dataclass(frozen=True)
+class PoissonSampler:
+    """Every record takes part in a step with the same chance, independently of all others.
+
+    A sample may be empty: such a step is noise only. Sums are divided by the expected size ``n * q``, which is
+    public, never by the size that came out.
+
+    Parameters
+    ----------
+    num_records : int
+        Number of records n.
+    sampling_probability : float
+        Chance q of each record.
+    generator : numpy.random.Generator
+        Where chance comes from.
+    """
+
+    num_records: int
+    sampling_probability: float
+    generator: np.random.Generator
+
+    def __post_init__(self) -> None:
+        positive_integer(num_records=self.num_records)
+        positive(sampling_probability=self.sampling_probability)
+        in_range(0.0, 1.0, sampling_probability=self.sampling_probability)
+
+    @property
+    def expected_size(self) -> float:
+        """Mean number of records in a sample."""
+        return self.num_records * self.sampling_probability
+
+    def draw(self) -> NDArray[np.int64]:
+        """Positions of one sample, rising.
+
+        The gaps between successive members of n coin flips are geometric; drawing the gaps takes time in the size of
+        the sample, not in n.
+        """
+        if self.sampling_probability == 1.0:
+            return np.arange(self.num_records)
+        positions = self._walk()
+        while positions[-1] < self.num_records:
+            positions = np.concatenate([positions, positions[-1] + 1 + self._walk()])
+        return positions[: positions.searchsorted(self.num_records)]
+
+    def _walk(self) -> NDArray[np.int64]:
+        """Positions from 0 on, nearly always beyond n."""
+        at_once = int(self.expected_size + 6 * math.sqrt(self.expected_size)) + 10
+        gaps = self.generator.geometric(self.sampling_probability, size=at_once)
+        gaps[0] -= 1
+        return gaps.cumsum()
