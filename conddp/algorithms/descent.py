@@ -1,0 +1,304 @@
+"""Noisy gradient descent in phases: what DPSGD, Cond-DP and Switch-Cond-DP have in common."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp._validate import in_range, one_of, positive, positive_integer
+from conddp.accounting import GaussianEvent, calibrate_gaussian_mu, calibrate_noise_multiplier
+from conddp.conditioning import ConditioningMatrix, Spectrum
+from conddp.data import Dataset
+from conddp.fitted import FitResult, FittedModel, move_parameters
+from conddp.guarantee import Guarantee
+from conddp.ledger import LedgerEntry, PrivacyBudget, PrivacyLedger
+from conddp.models import MLP, FactorizationMachine, Head, Inputs, Linear
+from conddp.neighbouring import Neighbouring
+from conddp.noise import RandomSource
+from conddp.optimizers import Optimizer, OptimizerName, make_optimizer
+from conddp.preprocessing import scale_label, scale_private
+from conddp.training import Callback, TrainingPlan, train
+
+__all__ = ["Descent", "DescentPlan", "Phase"]
+
+# Number of steps and learning rate, by head and update rule, for full batches; measured by benchmarks/defaults.py.
+DEFAULT_STEPS: dict[tuple[type[Any], OptimizerName], tuple[int, float]] = {
+    (Linear, "sgd"): (32, 0.25),
+    (Linear, "adam"): (128, 0.01),
+    (FactorizationMachine, "sgd"): (64, 0.3),
+    (FactorizationMachine, "adam"): (128, 0.01),
+    (MLP, "sgd"): (128, 0.3),
+    (MLP, "adam"): (256, 0.01),
+}
+
+
+@dataclass(frozen=True)
+class Phase:
+    """So many steps on features conditioned by one matrix."""
+
+    conditioning: ConditioningMatrix
+    num_steps: int
+
+
+@dataclass(frozen=True)
+class DescentPlan:
+    """Every choice of a run, made from public information before private data are read."""
+
+    phases: tuple[Phase, ...]
+    training: TrainingPlan
+    optimizer: OptimizerName
+    learning_rate: float
+
+    def part(self, number: int) -> TrainingPlan:
+        """The training plan of one phase; the tail that is averaged lies within the last one."""
+        phase, whole = self.phases[number], self.training
+        tail = min(1.0, whole.averaging * whole.num_steps / phase.num_steps)
+        return replace(whole, num_steps=phase.num_steps, averaging=tail if number == len(self.phases) - 1 else 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Descent(ABC):
+    """Settings of noisy gradient descent. What is left at None is chosen from public numbers by a rule.
+
+    Labels are scaled to unit width by their declared bounds and conditioned features have a second moment of one, so
+    the same settings mean the same on every data set.
+
+    Parameters
+    ----------
+    num_steps : int, optional
+        Number of noisy steps.
+    batch_size : int, optional
+        Expected size of a Poisson sample; None takes all records in every step, which is accounted exactly.
+    optimizer : {"sgd", "adam"}, optional
+        The update rule.
+    learning_rate : float, optional
+        Its step size.
+    clip_norm : float, optional
+        Bound on the norm of one record's gradient, for labels of unit width.
+    averaging : float
+        Share of the last iterates whose mean is the model; 0 is the last iterate, 1 the paper's Algorithm 1.
+    dtype : {"float64", "float32"}
+        Precision of training.
+    """
+
+    num_steps: int | None = None
+    batch_size: int | None = None
+    optimizer: OptimizerName | None = None
+    learning_rate: float | None = None
+    clip_norm: float | None = None
+    averaging: float = 0.5
+    dtype: Literal["float64", "float32"] = "float64"
+
+    def __post_init__(self) -> None:
+        for name in ("num_steps", "batch_size"):
+            if getattr(self, name) is not None:
+                positive_integer(**{name: getattr(self, name)})
+        for name in ("learning_rate", "clip_norm"):
+            if getattr(self, name) is not None:
+                positive(**{name: getattr(self, name)})
+        if self.optimizer is not None:
+            one_of(("sgd", "adam"), optimizer=self.optimizer)
+        in_range(0.0, 1.0, averaging=self.averaging)
+        one_of(("float64", "float32"), dtype=self.dtype)
+
+    @abstractmethod
+    def phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
+        """How the public features are conditioned, and for how many steps."""
+
+    def choose_optimizer(self, head: Head) -> OptimizerName:
+        """The update rule where the user names none."""
+        return self.optimizer or "adam"
+
+    def next_optimizer(self, used: Optimizer, fresh: Optimizer, *, same_shape: bool) -> Optimizer:
+        """The update rule with which the next phase starts."""
+        return fresh
+
+    def plan(
+        self,
+        head: Head,
+        spectrum: Spectrum,
+        budget: PrivacyBudget,
+        *,
+        num_private: int = 0,
+        neighbouring: Neighbouring = Neighbouring.REPLACE,
+    ) -> DescentPlan:
+        """Choose everything about the run from public information.
+
+        Privacy
+            Sees the spectrum of the public features, n and the budget: no cost.
+        """
+        n = spectrum.num_records
+        optimizer = self.choose_optimizer(head)
+        num_steps, learning_rate = DEFAULT_STEPS[type(head), optimizer]
+        num_steps = self.num_steps or num_steps
+        probability = 1.0 if self.batch_size is None else min(1.0, self.batch_size / n)
+        noise_multiplier = calibrate_noise_multiplier(
+            budget.epsilon,
+            budget.delta,
+            num_steps=num_steps,
+            sampling_probability=probability,
+            neighbouring=neighbouring,
+        )
+        clip_norm = self.clip_norm or _choose_clip_norm(head, spectrum.rank, num_private, n, budget, neighbouring)
+        training = TrainingPlan(num_steps, clip_norm, noise_multiplier, probability, self.averaging)
+        phases = self.phases(spectrum, num_steps)
+        return DescentPlan(phases, training, optimizer, self.learning_rate or learning_rate)
+
+    def fit(
+        self,
+        dataset: Dataset,
+        budget: PrivacyBudget,
+        *,
+        head: Head | None = None,
+        neighbouring: Neighbouring = Neighbouring.REPLACE,
+        fit_intercept: bool = True,
+        random_source: RandomSource | None = None,
+        ledger: PrivacyLedger | None = None,
+        callback: Callback | None = None,
+    ) -> FitResult:
+        """Train a model on the data set and pay for it.
+
+        Privacy
+            Releases ``num_steps`` noisy sums of clipped gradients, calibrated to ``budget`` under ``neighbouring``.
+            The ledger is written before labels or private columns are used.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            The records.
+        budget : PrivacyBudget
+            What this fit may cost; all of it is spent.
+        head : Head, optional
+            The model; linear if None.
+        neighbouring : Neighbouring
+            The relation under which the budget is meant.
+        fit_intercept : bool
+            Add a constant public column.
+        random_source : RandomSource, optional
+            Where chance comes from; a cryptographic generator if None.
+        ledger : PrivacyLedger, optional
+            Where the cost is recorded; a fresh one with this budget if None.
+        callback : callable, optional
+            Called after every step with :class:`~conddp.training.Progress`; returning True ends the run early.
+        """
+        head = head or Linear()
+        random_source = random_source or RandomSource.of(None)
+        ledger = ledger or PrivacyLedger(budget, neighbouring=neighbouring)
+        name = type(self).__name__
+        ledger.check(name, budget, neighbouring)
+
+        spectrum = Spectrum.of(dataset.public, constant=fit_intercept)
+        private = dataset.private
+        num_private = 0 if private is None else private.values.shape[1]
+        plan = self.plan(head, spectrum, budget, num_private=num_private, neighbouring=neighbouring)
+        training = plan.training
+        event = GaussianEvent(
+            training.noise_multiplier, training.num_steps, training.sampling_probability, neighbouring
+        )
+        settings = {
+            **asdict(training),
+            "optimizer": plan.optimizer,
+            "learning_rate": plan.learning_rate,
+            "head": repr(head),
+        }
+        ledger.spend(
+            LedgerEntry(f"{name}: conditioning", PrivacyBudget(0.0, 0.0), "reads public columns and n only"),
+            neighbouring=neighbouring,
+        )
+        ledger.spend(
+            LedgerEntry(f"{name}: training", budget, "noisy sums of gradients clipped per record", settings),
+            neighbouring=neighbouring,
+        )
+
+        parameters = self._descend(plan, head, dataset, fit_intercept, random_source.generator, callback)
+        folded = move_parameters(head, parameters, num_private=num_private, source=plan.phases[-1].conditioning)
+        model = FittedModel(
+            head,
+            head.layout(spectrum.num_columns, num_private),
+            folded[0],
+            fit_intercept,
+            dataset.label.bounds,
+            () if private is None else private.bounds,
+        )
+        guarantee = Guarantee(
+            budget,
+            neighbouring,
+            dataset.num_records,
+            dataset.label.name,
+            dataset.label.bounds,
+            dataset.public.names,
+            () if private is None else private.names,
+            event,
+            random_source.seeded,
+        )
+        return FitResult(model, guarantee, settings)
+
+    def _descend(
+        self,
+        plan: DescentPlan,
+        head: Head,
+        dataset: Dataset,
+        center: bool,
+        generator: np.random.Generator,
+        callback: Callback | None,
+    ) -> NDArray[np.float64]:
+        """Parameters on the features of the last phase, shape (1, P)."""
+        label = scale_label(dataset.label, center=center, dtype=self.dtype)
+        private = None
+        if dataset.private is not None:
+            private = scale_private(dataset.private, center=center, dtype=self.dtype)
+        num_private = 0 if private is None else private.shape[1]
+        optimizer = make_optimizer(plan.optimizer, plan.learning_rate)
+        parameters: NDArray[Any] | None = None
+        for number, phase in enumerate(plan.phases):
+            layout = head.layout(phase.conditioning.num_parameters, num_private)
+            if parameters is None:
+                parameters = head.initialize(layout, generator)[None].astype(self.dtype)
+            else:
+                before = plan.phases[number - 1].conditioning
+                parameters = move_parameters(
+                    head, parameters, num_private=num_private, source=before, target=phase.conditioning
+                )
+                optimizer = self.next_optimizer(
+                    optimizer,
+                    make_optimizer(plan.optimizer, plan.learning_rate),
+                    same_shape=before.num_parameters == phase.conditioning.num_parameters,
+                )
+            features = phase.conditioning.transform(dataset.public, dtype=self.dtype)
+            if plan.training.sampling_probability == 1.0:
+                features = np.asfortranarray(features)  # full batches read whole columns, samples gather rows
+            parameters = train(
+                plan.part(number),
+                head,
+                layout,
+                Inputs.of(features, private),
+                label,
+                parameters,
+                optimizer=optimizer,
+                noise_generators=[generator],
+                sampling_generator=generator,
+                callback=callback,
+            )
+        assert parameters is not None  # there is at least one phase
+        return parameters.astype(np.float64)
+
+
+def _choose_clip_norm(
+    head: Head, rank: int, num_private: int, n: int, budget: PrivacyBudget, neighbouring: Neighbouring
+) -> float:
+    r"""A clip norm for labels of unit width and features of unit second moment.
+
+    A record of typical norm :math:`\sqrt{k}` is clipped at a residual of a fifth of the label's range. Where the
+    noise of one release of all P parameters, :math:`2 \sigma_1 \sqrt{P k} / n` in units of that residual, is large,
+    the residual shrinks down to a twentieth: clipping then biases the fit, but less than noise would hurt it. The
+    many parameters of an MLP always want the smallest. Measured by ``benchmarks/defaults.py``.
+    """
+    num_inputs = rank + num_private
+    num_parameters = head.layout(rank, num_private).size
+    noise = neighbouring.sensitivity(1.0) / calibrate_gaussian_mu(budget.epsilon, budget.delta)
+    noise_share = noise * math.sqrt(num_parameters * num_inputs) / n
+    residual = 0.05 if isinstance(head, MLP) else min(0.2, max(0.05, 0.01 / noise_share))
+    return residual * math.sqrt(num_inputs)

@@ -1,0 +1,36 @@
+"""DPSGD: clipped, noisy gradient steps on the features as they are, or scaled by column."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from conddp._validate import one_of
+from conddp.algorithms.descent import Descent, Phase
+from conddp.conditioning import ConditioningMatrix, Spectrum
+
+__all__ = ["DPSGD"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DPSGD(Descent):
+    """The baseline: noisy gradient descent without conditioning (Abadi et al. 2016).
+
+    Takes the settings of :class:`~conddp.algorithms.descent.Descent`, and:
+
+    Parameters
+    ----------
+    feature_scaling : {"columns", "none"}
+        Divide each public column by its root mean square, which is free, or take columns as they are, as the paper
+        does. Much of the printed gap between DPSGD and Cond-DP is a matter of this scaling.
+    """
+
+    feature_scaling: Literal["columns", "none"] = "columns"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of(("columns", "none"), feature_scaling=self.feature_scaling)
+
+    def phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
+        """One phase without conditioning."""
+        scaled = self.feature_scaling == "columns"
+        make = ConditioningMatrix.column_scaling if scaled else ConditioningMatrix.identity
+        return (Phase(make(spectrum), num_steps),)

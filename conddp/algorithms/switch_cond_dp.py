@@ -1,0 +1,53 @@
+"""Switch-Cond-DP: Cond-DP for the first steps, then C is folded into the input layer and DPSGD goes on."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from conddp._validate import in_range, one_of
+from conddp.algorithms.cond_dp import CondDP
+from conddp.algorithms.descent import Phase
+from conddp.conditioning import ConditioningMatrix, Spectrum
+from conddp.optimizers import Optimizer
+
+__all__ = ["SwitchCondDP"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchCondDP(CondDP):
+    """The paper's hybrid (Sec. "More Complex Models"): conditioning helps early and can hinder late.
+
+    Takes the settings of :class:`~conddp.algorithms.cond_dp.CondDP`, and:
+
+    Parameters
+    ----------
+    switch : float
+        Share of the steps after which C is folded into the input layer. Predictions do not change at the switch.
+    feature_scaling : {"columns", "none"}
+        Of the features after the switch, as in :class:`~conddp.algorithms.dpsgd.DPSGD`.
+    optimizer_state : {"carry", "reset"}
+        What becomes of the moments of Adam at the switch. The noise is the same in both parametrisations and
+        dominates them, so they stay valid; where the number of parameters changes they are reset.
+    """
+
+    switch: float = 0.5
+    feature_scaling: Literal["columns", "none"] = "columns"
+    optimizer_state: Literal["carry", "reset"] = "carry"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        in_range(0.0, 1.0, switch=self.switch)
+        one_of(("columns", "none"), feature_scaling=self.feature_scaling)
+        one_of(("carry", "reset"), optimizer_state=self.optimizer_state)
+
+    def phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
+        """Conditioned steps, then steps without conditioning; a phase of no steps is left out."""
+        scaled = self.feature_scaling == "columns"
+        plain = ConditioningMatrix.column_scaling if scaled else ConditioningMatrix.identity
+        C = ConditioningMatrix.from_spectrum(spectrum, exponent=self.exponent, damping=self.damping)
+        conditioned = round(self.switch * num_steps)
+        both = (Phase(C, conditioned), Phase(plain(spectrum), num_steps - conditioned))
+        return tuple(phase for phase in both if phase.num_steps > 0)
+
+    def next_optimizer(self, used: Optimizer, fresh: Optimizer, *, same_shape: bool) -> Optimizer:
+        """Adam's moments are carried over the switch or reset, as set."""
+        return used if self.optimizer_state == "carry" and same_shape else fresh

@@ -1,0 +1,258 @@
+"""The scikit-learn face: one regressor, composed of an algorithm, a head, a budget and declared columns."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from conddp._validate import one_of, positive
+from conddp.accounting import check_delta
+from conddp.algorithms import DPSGD, CondDP, SwitchCondDP
+from conddp.algorithms.descent import Descent
+from conddp.data import Dataset, Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers
+from conddp.errors import SchemaError
+from conddp.fitted import FittedModel
+from conddp.ledger import PrivacyBudget, PrivacyLedger
+from conddp.models import MLP, FactorizationMachine, Head, Linear
+from conddp.neighbouring import Neighbouring
+from conddp.noise import RandomSource
+from conddp.schema import Bounds
+
+__all__ = ["PrivateRegressor"]
+
+ALGORITHMS: dict[str, type[Descent]] = {"dpsgd": DPSGD, "cond-dp": CondDP, "switch-cond-dp": SwitchCondDP}
+HEADS: dict[str, type[Any]] = {"linear": Linear, "mlp": MLP, "fm": FactorizationMachine}
+
+
+class PrivateRegressor(RegressorMixin, BaseEstimator):
+    """Regression under differential privacy when features are public, or some of them are.
+
+    The label is always private. Every feature is public unless it is named in ``private_columns``. Public features
+    are used at no privacy cost to condition the problem.
+
+    Privacy
+        ``fit`` spends (epsilon, delta) once, under the named neighbouring relation; ``guarantee_`` says exactly what
+        that covers. Everything that ``fit`` stores has been released under it. Cloning shares the ledger.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Budget of one fit.
+    label_bounds : (low, high)
+        Declared range of the label, from domain knowledge. Labels outside are clamped to it, and so are predictions.
+    algorithm : str or algorithm
+        "cond-dp", "switch-cond-dp" or "dpsgd", or an instance such as ``CondDP(num_steps=64)``.
+    head : str or head
+        "linear", "mlp" or "fm", or an instance such as ``MLP(hidden=(32,))``.
+    private_columns : mapping, optional
+        Private features, by name or position, each with its declared (low, high). Values outside are clamped.
+    fit_intercept : bool
+        Whether the model has an intercept.
+    neighbouring : {"replace", "zero-out"} or Neighbouring
+        The relation under which (epsilon, delta) is meant.
+    random_state : None, int, Generator or RandomState
+        None draws noise from a cryptographic generator; anything else is for research, and the guarantee says so.
+    ledger : PrivacyLedger, optional
+        Where the cost is recorded, and refused if it does not fit; a fresh one with exactly this budget if None.
+
+    Attributes
+    ----------
+    guarantee_ : Guarantee
+        What the fit promises; print it.
+    coef_ : array of shape (n_features_in_,)
+        Coefficients in the user's units, for linear heads.
+    intercept_ : float
+        Intercept in the user's units, for linear heads.
+    model_ : FittedModel
+        The trained model.
+    settings_ : mapping
+        Every choice that was made.
+    ledger_ : PrivacyLedger
+        The ledger that paid.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : array of str
+        Their names, where the input had any.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 3))
+    >>> y = X @ [1.0, -2.0, 0.5] + 5
+    >>> model = PrivateRegressor(epsilon=1.0, delta=1e-6, label_bounds=(0, 10), random_state=0).fit(X, y)
+    >>> model.predict(X[:2]).shape
+    (2,)
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        label_bounds: Any = None,
+        algorithm: str | Descent = "cond-dp",
+        head: str | Head = "linear",
+        private_columns: Mapping[Any, Any] | None = None,
+        fit_intercept: bool = True,
+        neighbouring: str | Neighbouring = "replace",
+        random_state: Any = None,
+        ledger: PrivacyLedger | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.label_bounds = label_bounds
+        self.algorithm = algorithm
+        self.head = head
+        self.private_columns = private_columns
+        self.fit_intercept = fit_intercept
+        self.neighbouring = neighbouring
+        self.random_state = random_state
+        self.ledger = ledger
+
+    def fit(self, X: Any, y: Any) -> "PrivateRegressor":
+        """Train under differential privacy.
+
+        Parameters
+        ----------
+        X : array or table of shape (n, d)
+            NumPy, pandas, polars or Arrow; numbers only.
+        y : array of shape (n,)
+            The private label.
+        """
+        positive(epsilon=self.epsilon)
+        check_delta(self.delta)
+        bounds = Bounds.of(self.label_bounds, column="label")
+        algorithm = _resolve(ALGORITHMS, Descent, algorithm=self.algorithm)
+        head = _resolve(HEADS, Head, head=self.head)
+        neighbouring = _resolve_neighbouring(self.neighbouring)
+        source = RandomSource.of(self.random_state)
+        budget = PrivacyBudget(float(self.epsilon), float(self.delta))
+        ledger = PrivacyLedger(budget, neighbouring=neighbouring) if self.ledger is None else self.ledger
+        if not isinstance(ledger, PrivacyLedger):
+            raise ValueError(f"ledger must be a PrivacyLedger or None, got {type(ledger).__name__}.")
+        ledger.check(f"fitting with epsilon={self.epsilon:g}", budget, neighbouring)
+
+        features = self._read_features(X, reset=True)
+        self._private, private_bounds = self._locate_private_columns()
+        public, private = self._split(features, private_bounds)
+        name = getattr(y, "name", None)
+        label = Labels(_read_label(y, type(self).__name__), bounds, name if isinstance(name, str) and name else "label")
+        check_consistent_length(features, label.values)
+
+        result = algorithm.fit(
+            Dataset(public, private, label),
+            budget,
+            head=head,
+            neighbouring=neighbouring,
+            fit_intercept=bool(self.fit_intercept),
+            random_source=source,
+            ledger=ledger,
+        )
+        self.model_ = result.model
+        self.guarantee_ = result.guarantee
+        self.settings_ = result.settings
+        self.ledger_ = ledger
+        if isinstance(head, Linear):
+            of_public, of_private, self.intercept_ = result.model.compute_linear_coefficients()
+            self.coef_ = np.empty(self.n_features_in_)
+            self.coef_[self._public_positions()] = of_public
+            self.coef_[self._private] = of_private
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Predictions in the label's units, within its bounds. Costs nothing: the model is already released."""
+        check_is_fitted(self, "model_")
+        features = self._read_features(X, reset=False)
+        model: FittedModel = self.model_
+        return model.predict(*self._split(features, model.private_bounds))
+
+    def _read_features(self, X: Any, *, reset: bool) -> NDArray[Any]:
+        """Features as a matrix; sklearn's checks of names and counts; no message quotes a cell."""
+        if not nw.dependencies.is_into_dataframe(X):
+            array = np.asarray(X) if not hasattr(X, "toarray") else X
+            if getattr(array, "dtype", None) is not None and array.dtype.kind in "OSUc" and array.ndim == 2:
+                array = as_numbers(array, what="X")
+            checked: NDArray[Any] = validate_data(self, array, reset=reset, dtype=[np.float64, np.float32])
+            return checked
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        table = nw.from_native(X, eager_only=True)
+        features = as_matrix(table)
+        if reset:
+            self.n_features_in_ = features.shape[1]
+        elif features.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {features.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input."
+            )
+        return features
+
+    def _names(self) -> list[str]:
+        return [str(name) for name in getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])]
+
+    def _locate_private_columns(self) -> tuple[list[int], tuple[Bounds, ...]]:
+        """Positions and bounds of the private columns."""
+        names = self._names()
+        positions, bounds = [], []
+        for key, pair in (self.private_columns or {}).items():
+            known = (
+                key in names if isinstance(key, str) else isinstance(key, (int, np.integer)) and 0 <= key < len(names)
+            )
+            if not known:
+                raise SchemaError(f"private column {key!r} is not among the features. They are: {names}.")
+            positions.append(names.index(key) if isinstance(key, str) else int(key))
+            bounds.append(Bounds.of(pair, column=names[positions[-1]]))
+        if len(set(positions)) < len(positions):
+            raise SchemaError("private_columns names a column twice, by name and by position.")
+        return positions, tuple(bounds)
+
+    def _public_positions(self) -> list[int]:
+        return [position for position in range(self.n_features_in_) if position not in self._private]
+
+    def _split(
+        self, features: NDArray[Any], private_bounds: tuple[Bounds, ...]
+    ) -> tuple[PublicFeatures, PrivateFeatures | None]:
+        """The features by role."""
+        names, public = self._names(), self._public_positions()
+        part = PublicFeatures(features[:, public], tuple(names[position] for position in public))
+        if not self._private:
+            return part, None
+        private_names = tuple(names[position] for position in self._private)
+        return part, PrivateFeatures(features[:, self._private], private_bounds, private_names)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # noise may drown small data sets
+        return tags
+
+
+def _resolve(known: Mapping[str, type[Any]], kind: type[Any], **argument: Any) -> Any:
+    """An instance, from itself or from its name."""
+    ((name, value),) = argument.items()
+    if isinstance(value, str):
+        one_of(known, **argument)
+        return known[value]()
+    if isinstance(value, type) or not isinstance(value, tuple(known.values())):
+        listed = ", ".join(repr(choice) for choice in known)
+        raise ValueError(f"{name} must be one of {listed} or an instance, got {value!r}.")
+    return value
+
+
+def _resolve_neighbouring(value: str | Neighbouring) -> Neighbouring:
+    if isinstance(value, Neighbouring):
+        return value
+    one_of([relation.value for relation in Neighbouring], neighbouring=value)
+    return Neighbouring(value)
+
+
+def _read_label(y: Any, estimator: str) -> NDArray[Any]:
+    """The label as a vector of numbers; no message quotes a value."""
+    if y is None:
+        raise ValueError(f"This {estimator} estimator requires y to be passed, but the target y is None.")
+    values = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
+    vector: NDArray[Any] = column_or_1d(as_numbers(values, what="Input y"), warn=True)
+    return vector
