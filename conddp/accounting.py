@@ -18,8 +18,8 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import version
 
-import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
@@ -38,7 +38,7 @@ __all__ = [
     "compute_gaussian_epsilon",
 ]
 
-COARSEST_INTERVAL = 1e-4  # of the privacy loss grid; the error it makes is absolute and always on the safe side
+COARSEST_INTERVAL = 1e-3  # of the privacy loss grid; the error it makes is absolute and on the safe side
 FINEST_INTERVAL = 1e-7
 TIGHTNESS = 1e-3  # refine until epsilon moves by less than this share
 _SAFETY = 1e-9  # root finding stops this close; the answer is moved to the safe side by it
@@ -93,9 +93,7 @@ def compute_gaussian_delta(mu: float, epsilon: float) -> float:
     >>> round(compute_gaussian_delta(1 / 4.2247, 1.0) * 1e6, 3)
     1.0
     """
-    log_first = log_ndtr(mu / 2 - epsilon / mu)
-    log_second = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
-    return float(-np.exp(log_first) * np.expm1(min(log_second - log_first, 0.0)))
+    return math.exp(_log_gaussian_delta(mu, epsilon))
 
 
 def compute_gaussian_epsilon(mu: float, delta: float) -> float:
@@ -116,7 +114,7 @@ def calibrate_gaussian_mu(epsilon: float, delta: float) -> float:
     check_delta(delta)
 
     def excess(log_mu: float) -> float:
-        return compute_gaussian_delta(math.exp(log_mu), epsilon) - delta
+        return _log_gaussian_delta(math.exp(log_mu), epsilon) - math.log(delta)
 
     root = brentq(excess, math.log(1e-12), math.log(1e6), xtol=1e-13, rtol=1e-13)
     return math.exp(float(root)) * (1 - _SAFETY)
@@ -177,7 +175,6 @@ def calibrate_noise_multiplier(
     if sampling_probability == 1.0:
         return neighbouring.sensitivity(1.0) * math.sqrt(num_steps) / mu
 
-    limit = _central_limit_noise_multiplier(mu, num_steps, sampling_probability, neighbouring)
     cache = CalibrationCache.default()
     key = {
         "epsilon": epsilon,
@@ -185,18 +182,27 @@ def calibrate_noise_multiplier(
         "num_steps": num_steps,
         "sampling_probability": sampling_probability,
         "neighbouring": neighbouring.value,
+        "accountant": f"dp-accounting {version('dp-accounting')}",
     }
     cached = cache.get(key)
-    # The limit is always a little too small, so a cached value far below it has been damaged.
-    if cached is not None and cached > 0.99 * limit:
+    if cached is not None:
         return cached
 
     def event(noise_multiplier: float) -> GaussianEvent:
         return GaussianEvent(noise_multiplier, num_steps, sampling_probability, neighbouring)
 
-    found = _calibrate_by_pld(event, epsilon, delta, guess=limit)
+    guess = _central_limit_noise_multiplier(mu, num_steps, sampling_probability, neighbouring)
+    found = _calibrate_by_pld(event, epsilon, delta, guess=guess)
     cache.put(key, found)
     return found
+
+
+def _log_gaussian_delta(mu: float, epsilon: float) -> float:
+    """Logarithm of delta, at least -1e6 so that root finding has finite numbers."""
+    log_first = float(log_ndtr(mu / 2 - epsilon / mu))
+    log_second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+    share = -math.expm1(min(log_second - log_first, 0.0))  # of the first term that the second leaves
+    return max(log_first + math.log(share), -1e6) if share > 0 else -1e6
 
 
 def check_delta(delta: float) -> None:

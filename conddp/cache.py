@@ -1,5 +1,6 @@
 """Calibrations kept on disk, because a Poisson calibration takes seconds and depends on public numbers only."""
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -38,18 +39,25 @@ class CalibrationCache:
         for line in reversed(lines):
             try:
                 entry = json.loads(line)
-                if entry["key"] == dict(key):
-                    return float(entry["noise_multiplier"])
+                content = entry["content"]
+                if content["key"] == dict(key) and entry["digest"] == _digest(content):
+                    return float(content["noise_multiplier"])
             except (ValueError, KeyError, TypeError):
                 continue
         return None
 
     def put(self, key: Mapping[str, object], noise_multiplier: float) -> None:
         """Store one calibration; a cache that cannot be written is no error."""
-        line = json.dumps({"key": dict(key), "noise_multiplier": noise_multiplier})
+        content = {"key": dict(key), "noise_multiplier": noise_multiplier}
+        line = json.dumps({"content": content, "digest": _digest(content)})
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
         except OSError:
             return
+
+
+def _digest(content: Mapping[str, object]) -> str:
+    """Tells a damaged line from a whole one. No defence against someone who may write to the folder."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

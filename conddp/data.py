@@ -35,13 +35,14 @@ def as_numbers(values: object, *, what: str) -> Matrix:
     if np.iscomplexobj(array):
         raise SchemaError(f"Complex data not supported: {what} must hold real numbers.")
     if array.dtype.kind not in "fiub":
+        converted = None
         try:
-            array = array.astype(np.float64)
-        except ValueError:
-            # Raised from None: the original message quotes the cell.
-            raise SchemaError(
-                f"{what} holds text where a number is expected. Encode it as numbers, or leave it out."
-            ) from None
+            converted = array.astype(np.float64)
+        except (ValueError, OverflowError):
+            pass  # raised below, outside: the original message quotes the cell and must not come along
+        if converted is None:
+            raise SchemaError(f"{what} holds text where a number is expected. Encode it as numbers, or leave it out.")
+        array = converted
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
     if not np.isfinite(array).all():
@@ -60,7 +61,9 @@ def as_matrix(table: nw.DataFrame[Any]) -> Matrix:
     for name, series in zip(table.columns, table.iter_columns(), strict=True):
         kind = series.dtype
         if not (kind.is_numeric() or kind in (nw.Boolean, nw.Object)):
-            raise SchemaError(f"column '{name}' holds {kind} where a number is expected. Encode it as numbers.")
+            raise SchemaError(
+                f"column '{name}' holds {type(kind).__name__} where a number is expected. Encode it as numbers."
+            )
         columns.append(as_numbers(series.to_numpy(), what=f"column '{name}'"))
     return np.column_stack(columns)
 
@@ -177,20 +180,25 @@ class Dataset:
         source = Path(path)
         if not source.exists():
             raise SchemaError(f"the data file '{source}' does not exist.")
-        if source.suffix == ".parquet":
-            present = pyarrow.parquet.read_schema(source).names
-        else:
-            with pyarrow.csv.open_csv(source) as reader:
-                present = reader.schema.names
         names = [column.name for column in schema.columns]
-        missing = [name for name in names if name not in present]
+        try:
+            if source.suffix == ".parquet":
+                present = pyarrow.parquet.read_schema(source).names
+            else:
+                with pyarrow.csv.open_csv(source) as reader:
+                    present = reader.schema.names
+            missing = [name for name in names if name not in present]
+            if not missing and source.suffix == ".parquet":
+                table = pyarrow.parquet.read_table(source, columns=names)
+            elif not missing:
+                options = pyarrow.csv.ConvertOptions(include_columns=names)
+                table = pyarrow.csv.read_csv(source, convert_options=options)
+        except pyarrow.ArrowInvalid:
+            present = None  # raised below, outside: the original message quotes a line of the file
+        if present is None:
+            raise SchemaError(f"the data file '{source}' is not a valid {source.suffix} file.")
         if missing:
             raise SchemaError(f"column '{missing[0]}' is in the schema but not in '{source}'. It has: {present}.")
-        if source.suffix == ".parquet":
-            table = pyarrow.parquet.read_table(source, columns=names)
-        else:
-            options = pyarrow.csv.ConvertOptions(include_columns=names)
-            table = pyarrow.csv.read_csv(source, convert_options=options)
         return cls.from_frame(table, schema)
 
     def take(self, index: NDArray[np.intp]) -> "Dataset":

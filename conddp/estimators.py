@@ -89,6 +89,9 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     (2,)
     """
 
+    n_features_in_: int
+    model_: FittedModel
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -168,43 +171,49 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         """Predictions in the label's units, within its bounds. Costs nothing: the model is already released."""
         check_is_fitted(self, "model_")
         features = self._read_features(X, reset=False)
-        model: FittedModel = self.model_
-        return model.predict(*self._split(features, model.private_bounds))
+        return self.model_.predict(*self._split(features, self.model_.private_bounds))
 
     def _read_features(self, X: Any, *, reset: bool) -> NDArray[Any]:
-        """Features as a matrix; sklearn's checks of names and counts; no message quotes a cell."""
-        if not nw.dependencies.is_into_dataframe(X):
-            array = np.asarray(X) if not hasattr(X, "toarray") else X
-            if getattr(array, "dtype", None) is not None and array.dtype.kind in "OSUc" and array.ndim == 2:
+        """Features as a matrix, after scikit-learn's checks of names and counts; no message quotes a cell."""
+        if nw.dependencies.is_into_dataframe(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            table = nw.from_native(X, eager_only=True)
+            features, labels = as_matrix(table), list(table.columns)
+            if not reset and features.shape[1] != self.n_features_in_:
+                raise ValueError(
+                    f"X has {features.shape[1]} features, but {type(self).__name__} is expecting "
+                    f"{self.n_features_in_} features as input."
+                )
+        else:
+            array = X if hasattr(X, "toarray") else np.asarray(X)
+            if array.ndim != 2:
+                raise ValueError(f"Expected 2D array, got {array.ndim}D array instead. Reshape your data.")
+            if array.dtype.kind not in "fiub":
                 array = as_numbers(array, what="X")
-            checked: NDArray[Any] = validate_data(self, array, reset=reset, dtype=[np.float64, np.float32])
-            return checked
-        validate_data(self, X, reset=reset, skip_check_array=True)
-        table = nw.from_native(X, eager_only=True)
-        features = as_matrix(table)
+            features = validate_data(self, array, reset=reset, dtype=[np.float64, np.float32])
+            labels = list(range(features.shape[1]))
         if reset:
             self.n_features_in_ = features.shape[1]
-        elif features.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {features.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input."
-            )
+            self._labels = labels
         return features
 
     def _names(self) -> list[str]:
-        return [str(name) for name in getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])]
+        """Names for messages and the guarantee; columns of arrays are called x0, x1, ..."""
+        return [str(name) for name in getattr(self, "feature_names_in_", [f"x{label}" for label in self._labels])]
 
     def _locate_private_columns(self) -> tuple[list[int], tuple[Bounds, ...]]:
         """Positions and bounds of the private columns."""
         names = self._names()
+        keys: dict[Any, int] = {name: position for position, name in enumerate(names)}
+        # Positions are offered only where they cannot be mistaken for the column labels of a table.
+        keys |= {label: position for position, label in enumerate(self._labels)}
+        if all(isinstance(label, str) for label in self._labels):
+            keys |= {position: position for position in range(len(names))}
         positions, bounds = [], []
         for key, pair in (self.private_columns or {}).items():
-            known = (
-                key in names if isinstance(key, str) else isinstance(key, (int, np.integer)) and 0 <= key < len(names)
-            )
-            if not known:
+            if isinstance(key, bool) or key not in keys:
                 raise SchemaError(f"private column {key!r} is not among the features. They are: {names}.")
-            positions.append(names.index(key) if isinstance(key, str) else int(key))
+            positions.append(keys[key])
             bounds.append(Bounds.of(pair, column=names[positions[-1]]))
         if len(set(positions)) < len(positions):
             raise SchemaError("private_columns names a column twice, by name and by position.")

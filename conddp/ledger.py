@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -116,7 +117,8 @@ class PrivacyLedger:
         self.neighbouring = neighbouring
         self.path = None if path is None else Path(path).resolve()
         self._entries: list[LedgerEntry] = []
-        self._is_copy = False
+        self._owner: int | None = os.getpid()
+        self._lock = threading.Lock()
         if self.path is not None:
             header = {
                 "conddp_ledger": FORMAT_VERSION,
@@ -138,7 +140,9 @@ class PrivacyLedger:
         """Open a ledger file."""
         ledger = cls.__new__(cls)
         ledger.path = Path(path).resolve()
-        ledger._is_copy = False
+        ledger._owner = os.getpid()
+        ledger._lock = threading.Lock()
+        ledger._entries = []
         ledger._read()
         return ledger
 
@@ -182,19 +186,19 @@ class PrivacyLedger:
 
     def spend(self, entry: LedgerEntry, *, neighbouring: Neighbouring | None = None) -> None:
         """Record an entry, on disk if the ledger has a file, or refuse it if the budget does not cover it."""
-        if self._is_copy:
+        if self.path is None and self._owner != os.getpid():
             raise LedgerError(
                 "this ledger is a copy of one kept in memory, and spending on a copy would go uncounted. "
                 "Keep the ledger in a file (path=...) to share it between processes."
             )
         relation = self.neighbouring if neighbouring is None else neighbouring
-        if self.path is None:
-            self.check(entry.what, entry.cost, relation)
-            self._entries.append(entry)
-            return
-        with _locked(self.path) as file:
-            self.check(entry.what, entry.cost, relation)
-            _append(file, asdict(entry))
+        with self._lock:
+            if self.path is None:
+                self.check(entry.what, entry.cost, relation)
+            else:
+                with _locked(self.path) as file:
+                    self.check(entry.what, entry.cost, relation)
+                    _append(file, asdict(entry))
             self._entries.append(entry)
 
     def _read(self) -> None:
@@ -204,7 +208,7 @@ class PrivacyLedger:
             text = self.path.read_text(encoding="utf-8")
         except OSError as error:
             raise LedgerError(f"the ledger '{self.path}' cannot be read: {error.strerror}.") from None
-        entries = []
+        entries: list[LedgerEntry] = []
         number = 0
         try:
             for number, line in enumerate(text.splitlines(), start=1):
@@ -230,6 +234,8 @@ class PrivacyLedger:
             ) from None
         if number == 0 or not text.endswith("\n"):
             raise LedgerError(f"the ledger '{self.path}' is empty or ends within a line. Restore it.")
+        if len(entries) < len(self._entries):
+            raise LedgerError(f"the ledger '{self.path}' has lost entries since it was opened. Restore it.")
         self._entries = entries
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "PrivacyLedger":
@@ -239,7 +245,10 @@ class PrivacyLedger:
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_is_copy": self.path is None}
+        return {**self.__dict__, "_owner": None, "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
 
     def __repr__(self) -> str:
         place = "in memory" if self.path is None else f"'{self.path}'"

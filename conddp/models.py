@@ -24,13 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import one_of, positive, positive_integer
+from conddp.errors import SchemaError
 
 __all__ = ["MLP", "FactorizationMachine", "Head", "Inputs", "Layout", "Linear", "Trace"]
 
 Array = Any  # a NumPy array or a torch tensor
 Weights = Mapping[str, Array]
 
-SMALLEST_NORM = 1e-30  # a record whose gradient is shorter contributes nothing anyway; keeps the division finite
+SMALLEST_NORM = 1e-15  # shorter gradients are treated as this long: their squares may underflow in float32
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,17 @@ class Inputs:
 
     @classmethod
     def of(cls, public: Array, private: Array | None = None) -> "Inputs":
-        """Inputs with their row norms."""
+        """Inputs with their row norms.
+
+        Raises
+        ------
+        SchemaError
+            If a public feature is so large that products of features and weights would overflow.
+        """
         xp = array_api_compat.array_namespace(public)
+        largest = float(xp.finfo(public.dtype).max) ** 0.25
+        if public.shape[0] * public.shape[1] and float(xp.max(xp.abs(public))) > largest:
+            raise SchemaError(f"a public feature exceeds {largest:.0e} in size. Scale the column down.")
         squared = xp.sum(public * public, axis=1)
         if private is not None:
             squared = squared + xp.sum(private * private, axis=1)
@@ -343,7 +353,10 @@ class MLP:
             rows = inputs.row_norms**2 if number == 0 else 1.0 + _squared_norms(xp, activations[number - 1])
             squared = squared + rows * _squared_norms(xp, delta)
             deltas[number] = delta
-        return Trace(activations[last][:, 0, :], _at_least(xp, xp.sqrt(squared)), [activations, deltas])
+        trace = Trace(activations[last][:, 0, :], _at_least(xp, xp.sqrt(squared)), [activations, deltas])
+        if not bool(xp.all(xp.isfinite(trace.jacobian_norms))):
+            self._silence(xp, trace)
+        return trace
 
     def weighted_sum(self, weights: Weights, inputs: Inputs, trace: Trace, coefficients: Array, out: Weights) -> None:
         """Write the sum over records of ``coefficients`` times gradient of f into ``out``."""
@@ -362,6 +375,14 @@ class MLP:
         """Predictions alone, shape (K, n)."""
         xp = array_api_compat.array_namespace(public)
         return self._forward(xp, weights, public, private)[-1][:, 0, :]
+
+    def _silence(self, xp: Any, trace: Trace) -> None:
+        """Make records whose gradients overflow contribute exactly zero, whatever else is infinite in them."""
+        fine = xp.isfinite(trace.jacobian_norms)
+        activations, deltas = trace.layers
+        for layer in (*activations, *deltas):
+            layer[...] = xp.where(fine[:, None, :], layer, 0.0)
+        trace.jacobian_norms = xp.where(fine, trace.jacobian_norms, float("inf"))
 
     def _is_activated(self, number: int) -> bool:
         """Whether layer ``number`` (0 is the input layer) is followed by the activation."""
@@ -393,6 +414,5 @@ def _squared_norms(xp: Any, columns: Array) -> Array:
 
 
 def _at_least(xp: Any, norms: Array) -> Array:
-    """Norms kept away from zero; one that overflowed counts as infinite, so that its record contributes nothing."""
-    norms = xp.maximum(norms, SMALLEST_NORM)
-    return xp.where(xp.isnan(norms), float("inf"), norms)
+    """Norms kept away from zero, so that a division by them is finite."""
+    return xp.maximum(norms, SMALLEST_NORM)

@@ -17,18 +17,19 @@ __all__ = ["RandomSource", "add_noise"]
 
 @dataclass(frozen=True)
 class RandomSource:
-    """A random generator, and whether somebody else could repeat it.
+    """Where random numbers come from, and whether somebody else could repeat them.
+
+    Without a seed it holds no state: every :meth:`generator` is keyed anew by the operating system, so that no copy,
+    pickle or fork of it can ever repeat noise.
 
     Parameters
     ----------
-    generator : numpy.random.Generator
-        Draws the initial parameters, the Poisson samples and the noise.
-    seeded : bool
-        True for a seed that the caller chose: good for research, worthless as a promise to anyone who knows the seed.
+    seeded_generator : numpy.random.Generator, optional
+        A generator with a seed that the caller chose: good for research, worthless as a promise to anyone who knows
+        the seed.
     """
 
-    generator: np.random.Generator
-    seeded: bool
+    seeded_generator: np.random.Generator | None = None
 
     @classmethod
     def of(cls, random_state: object = None) -> "RandomSource":
@@ -38,17 +39,28 @@ class RandomSource:
         generator or a RandomState gives a repeatable stream and counts as seeded.
         """
         if random_state is None:
-            return cls(np.random.Generator(AESCounter(key=secrets.randbits(128))), seeded=False)
+            return cls()
         if isinstance(random_state, np.random.Generator):
-            return cls(random_state, seeded=True)
+            return cls(random_state)
         if isinstance(random_state, np.random.RandomState):
-            return cls(np.random.default_rng(random_state.randint(0, 2**32, size=8, dtype=np.uint32)), seeded=True)
+            return cls(np.random.default_rng(random_state.randint(0, 2**32, size=8, dtype=np.uint32)))
         if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool) and random_state >= 0:
-            return cls(np.random.default_rng(int(random_state)), seeded=True)
+            return cls(np.random.default_rng(int(random_state)))
         raise ValueError(
             "random_state must be None, a whole number of at least 0, a NumPy Generator or a RandomState, "
             f"got random_state={random_state!r}."
         )
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the caller chose the seed."""
+        return self.seeded_generator is not None
+
+    def generator(self) -> np.random.Generator:
+        """The seeded generator, or a new cryptographic one."""
+        if self.seeded_generator is not None:
+            return self.seeded_generator
+        return np.random.Generator(AESCounter(key=secrets.randbits(128)))
 
 
 def add_noise(clipped: ClippedSum, *, noise_multiplier: Any, generators: Sequence[np.random.Generator]) -> Array:

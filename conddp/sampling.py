@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from conddp._validate import in_range, positive, positive_integer
+from conddp._validate import in_range, positive_integer
 
 __all__ = ["PoissonSampler"]
+
+SMALLEST_PROBABILITY = 1e-12  # gaps must fit into 64 bits
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,7 @@ class PoissonSampler:
 
     def __post_init__(self) -> None:
         positive_integer(num_records=self.num_records)
-        positive(sampling_probability=self.sampling_probability)
-        in_range(0.0, 1.0, sampling_probability=self.sampling_probability)
+        in_range(SMALLEST_PROBABILITY, 1.0, sampling_probability=self.sampling_probability)
 
     @property
     def expected_size(self) -> float:
@@ -59,5 +60,6 @@ class PoissonSampler:
         """Positions from 0 on, nearly always beyond n."""
         at_once = int(self.expected_size + 6 * math.sqrt(self.expected_size)) + 10
         gaps = self.generator.geometric(self.sampling_probability, size=at_once)
+        np.maximum(gaps, 1, out=gaps)  # a gap of zero, by a rounded draw of chance 2^-53, would take a record twice
         gaps[0] -= 1
         return gaps.cumsum()

@@ -74,6 +74,7 @@ class Progress:
 Callback = Callable[[Progress], bool | None]
 
 
+@np.errstate(all="ignore")  # whether a product overflows may depend on private values: no warning may say so
 def train(
     plan: TrainingPlan,
     head: Head,

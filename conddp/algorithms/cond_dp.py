@@ -26,9 +26,10 @@ class CondDP(Descent):
 
     Notes
     -----
-    With linear heads the default steps are plain gradient steps: the result then does not depend on the scaling or
-    mixing of the public columns, and 32 steps at rate 1/4 reach the optimum of an evened-out problem. Adam works by
-    coordinate, breaks that, and needs more steps.
+    With linear heads and public columns the default steps are plain gradient steps: the result then does not depend on
+    the scaling or mixing of the columns, and 32 steps at rate 1/4 reach the optimum of an evened-out problem. Adam
+    works by coordinate, breaks that, and needs more steps; it is the default where private columns, which cannot be
+    conditioned, take part.
     """
 
     exponent: float = 1.0
@@ -39,9 +40,9 @@ class CondDP(Descent):
         in_range(0.0, 1.0, exponent=self.exponent)
         in_range(0.0, float("inf"), damping=self.damping)
 
-    def choose_optimizer(self, head: Head) -> OptimizerName:
-        """Adam for perceptrons, plain gradient steps for the others."""
-        return self.optimizer or ("adam" if isinstance(head, MLP) else "sgd")
+    def choose_optimizer(self, head: Head, *, num_private: int) -> OptimizerName:
+        """Adam for perceptrons and for private columns, whose second moments are unknown; otherwise plain steps."""
+        return self.optimizer or ("adam" if isinstance(head, MLP) or num_private else "sgd")
 
     def phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
         """One phase with conditioned features."""

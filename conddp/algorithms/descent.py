@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +20,16 @@ from conddp.neighbouring import Neighbouring
 from conddp.noise import RandomSource
 from conddp.optimizers import Optimizer, OptimizerName, make_optimizer
 from conddp.preprocessing import scale_label, scale_private
-from conddp.training import Callback, TrainingPlan, train
+from conddp.training import Callback, Progress, TrainingPlan, train
 
 __all__ = ["Descent", "DescentPlan", "Phase"]
 
 # Number of steps and learning rate, by head and update rule, for full batches; measured by benchmarks/defaults.py.
 DEFAULT_STEPS: dict[tuple[type[Any], OptimizerName], tuple[int, float]] = {
     (Linear, "sgd"): (32, 0.25),
-    (Linear, "adam"): (128, 0.01),
+    (Linear, "adam"): (256, 0.01),
     (FactorizationMachine, "sgd"): (64, 0.3),
-    (FactorizationMachine, "adam"): (128, 0.01),
+    (FactorizationMachine, "adam"): (256, 0.01),
     (MLP, "sgd"): (128, 0.3),
     (MLP, "adam"): (256, 0.01),
 }
@@ -51,6 +51,11 @@ class DescentPlan:
     training: TrainingPlan
     optimizer: OptimizerName
     learning_rate: float
+
+    def __post_init__(self) -> None:
+        run = sum(phase.num_steps for phase in self.phases)
+        if run != self.training.num_steps:
+            raise ValueError(f"phases have {run} steps in all, but {self.training.num_steps} are accounted for.")
 
     def part(self, number: int) -> TrainingPlan:
         """The training plan of one phase; the tail that is averaged lies within the last one."""
@@ -80,8 +85,6 @@ class Descent(ABC):
         Bound on the norm of one record's gradient, for labels of unit width.
     averaging : float
         Share of the last iterates whose mean is the model; 0 is the last iterate, 1 the paper's Algorithm 1.
-    dtype : {"float64", "float32"}
-        Precision of training.
     """
 
     num_steps: int | None = None
@@ -90,7 +93,6 @@ class Descent(ABC):
     learning_rate: float | None = None
     clip_norm: float | None = None
     averaging: float = 0.5
-    dtype: Literal["float64", "float32"] = "float64"
 
     def __post_init__(self) -> None:
         for name in ("num_steps", "batch_size"):
@@ -102,13 +104,12 @@ class Descent(ABC):
         if self.optimizer is not None:
             one_of(("sgd", "adam"), optimizer=self.optimizer)
         in_range(0.0, 1.0, averaging=self.averaging)
-        one_of(("float64", "float32"), dtype=self.dtype)
 
     @abstractmethod
     def phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
         """How the public features are conditioned, and for how many steps."""
 
-    def choose_optimizer(self, head: Head) -> OptimizerName:
+    def choose_optimizer(self, head: Head, *, num_private: int) -> OptimizerName:
         """The update rule where the user names none."""
         return self.optimizer or "adam"
 
@@ -131,7 +132,7 @@ class Descent(ABC):
             Sees the spectrum of the public features, n and the budget: no cost.
         """
         n = spectrum.num_records
-        optimizer = self.choose_optimizer(head)
+        optimizer = self.choose_optimizer(head, num_private=num_private)
         num_steps, learning_rate = DEFAULT_STEPS[type(head), optimizer]
         num_steps = self.num_steps or num_steps
         probability = 1.0 if self.batch_size is None else min(1.0, self.batch_size / n)
@@ -142,6 +143,7 @@ class Descent(ABC):
             sampling_probability=probability,
             neighbouring=neighbouring,
         )
+        noise_multiplier *= 1 + _bound_rounding(n)
         clip_norm = self.clip_norm or _choose_clip_norm(head, spectrum.rank, num_private, n, budget, neighbouring)
         training = TrainingPlan(num_steps, clip_norm, noise_multiplier, probability, self.averaging)
         phases = self.phases(spectrum, num_steps)
@@ -213,12 +215,11 @@ class Descent(ABC):
             neighbouring=neighbouring,
         )
 
-        parameters = self._descend(plan, head, dataset, fit_intercept, random_source.generator, callback)
-        folded = move_parameters(head, parameters, num_private=num_private, source=plan.phases[-1].conditioning)
+        parameters = self._descend(plan, head, dataset, fit_intercept, random_source.generator(), callback)
         model = FittedModel(
             head,
             head.layout(spectrum.num_columns, num_private),
-            folded[0],
+            parameters[0],
             fit_intercept,
             dataset.label.bounds,
             () if private is None else private.bounds,
@@ -245,45 +246,71 @@ class Descent(ABC):
         generator: np.random.Generator,
         callback: Callback | None,
     ) -> NDArray[np.float64]:
-        """Parameters on the features of the last phase, shape (1, P)."""
-        label = scale_label(dataset.label, center=center, dtype=self.dtype)
+        """Parameters on the public features themselves, shape (1, P)."""
+        label = scale_label(dataset.label, center=center)
         private = None
         if dataset.private is not None:
-            private = scale_private(dataset.private, center=center, dtype=self.dtype)
+            private = scale_private(dataset.private, center=center)
         num_private = 0 if private is None else private.shape[1]
         optimizer = make_optimizer(plan.optimizer, plan.learning_rate)
-        parameters: NDArray[Any] | None = None
+        watch = None if callback is None else _Watch(callback, plan.training.num_steps)
+        current = plan.phases[0].conditioning
+        layout = head.layout(current.num_parameters, num_private)
+        parameters: NDArray[Any] = head.initialize(layout, generator)[None]
         for number, phase in enumerate(plan.phases):
-            layout = head.layout(phase.conditioning.num_parameters, num_private)
-            if parameters is None:
-                parameters = head.initialize(layout, generator)[None].astype(self.dtype)
-            else:
-                before = plan.phases[number - 1].conditioning
+            if watch is not None and watch.stopped:
+                break
+            if number > 0:
                 parameters = move_parameters(
-                    head, parameters, num_private=num_private, source=before, target=phase.conditioning
+                    head, parameters, num_private=num_private, source=current, target=phase.conditioning
                 )
                 optimizer = self.next_optimizer(
                     optimizer,
                     make_optimizer(plan.optimizer, plan.learning_rate),
-                    same_shape=before.num_parameters == phase.conditioning.num_parameters,
+                    same_shape=current.num_parameters == phase.conditioning.num_parameters,
                 )
-            features = phase.conditioning.transform(dataset.public, dtype=self.dtype)
+            current = phase.conditioning
+            features = current.transform(dataset.public)
             if plan.training.sampling_probability == 1.0:
                 features = np.asfortranarray(features)  # full batches read whole columns, samples gather rows
             parameters = train(
                 plan.part(number),
                 head,
-                layout,
+                head.layout(current.num_parameters, num_private),
                 Inputs.of(features, private),
                 label,
                 parameters,
                 optimizer=optimizer,
                 noise_generators=[generator],
                 sampling_generator=generator,
-                callback=callback,
+                callback=watch,
             )
-        assert parameters is not None  # there is at least one phase
-        return parameters.astype(np.float64)
+        return move_parameters(head, parameters, num_private=num_private, source=current)
+
+
+@dataclass
+class _Watch:
+    """A callback that counts steps through all phases and remembers whether it said stop."""
+
+    callback: Callback
+    num_steps: int
+    done: int = 0
+    stopped: bool = False
+
+    def __call__(self, progress: Progress) -> bool:
+        self.done += 1
+        self.stopped = bool(self.callback(replace(progress, step=self.done, num_steps=self.num_steps)))
+        return self.stopped
+
+
+def _bound_rounding(n: int) -> float:
+    """Share by which rounding can raise the sensitivity of a sum of n clipped gradients in float64.
+
+    A sum of n terms is off by at most n times the unit roundoff times the sum of their sizes, n clip norms, in each of
+    two neighbouring data sets; the norms themselves are right to far better than 1e-9. The noise is raised by this, so
+    that the stated guarantee holds for the sums as they are computed.
+    """
+    return 1e-9 + n**2 * 2.0**-53
 
 
 def _choose_clip_norm(

@@ -1,0 +1,235 @@
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from conddp import MLP, CondDP, Neighbouring, PrivacyBudget, PrivacyLedger, PrivateRegressor
+from conddp.errors import BudgetExceeded, LedgerError, SchemaError
+
+COLUMNS = ("rooms", "age", "income")
+
+
+def records(rng: np.random.Generator, n: int = 2000) -> tuple[Any, Any]:
+    X = rng.uniform(0, [10, 100, 5], size=(n, 3))
+    return X, X @ [10.0, -0.5, 8.0] + 50
+
+
+def regressor(**settings: Any) -> PrivateRegressor:
+    return PrivateRegressor(**{"epsilon": 2.0, "label_bounds": (0, 200), "random_state": 0, **settings})
+
+
+@parametrize_with_checks(
+    [
+        PrivateRegressor(label_bounds=(-1000, 1000)),
+        PrivateRegressor(label_bounds=(-1000, 1000), algorithm="dpsgd", fit_intercept=False),
+        PrivateRegressor(label_bounds=(-1000, 1000), algorithm="switch-cond-dp", head=MLP(hidden=(4,))),
+    ]
+)
+@pytest.mark.filterwarnings("ignore:Skipping check_array_api_input")
+def test_scikit_learn_estimator_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.parametrize("private", [None, {"income": (0, 5)}])
+def test_all_kinds_of_tables_give_the_same_model(rng: np.random.Generator, private: Any) -> None:
+    X, y = records(rng)
+    columns = dict(zip(COLUMNS, X.T, strict=True))
+    by_array = regressor(private_columns=None if private is None else {2: (0, 5)}).fit(X, y)
+    for make, series in ((pd.DataFrame, pd.Series), (pl.DataFrame, pl.Series), (pa.table, pa.array)):
+        table: Any = make(columns)
+        model = regressor(private_columns=private).fit(table, series(y))
+        assert model.feature_names_in_.tolist() == list(COLUMNS)
+        assert model.n_features_in_ == 3
+        assert np.allclose(model.coef_, by_array.coef_)
+        assert np.allclose(model.predict(table), by_array.predict(X))
+        assert model.guarantee_.private_columns == (() if private is None else ("income",))
+
+
+def test_the_label_is_named_after_its_series(rng: np.random.Generator) -> None:
+    X, y = records(rng)
+    assert regressor().fit(X, pd.Series(y, name="price")).guarantee_.label == "price"
+
+
+def test_columns_in_another_order_are_refused(rng: np.random.Generator) -> None:
+    X, y = records(rng)
+    table = pd.DataFrame(X, columns=list(COLUMNS))
+    with pytest.raises(ValueError, match="feature names should match"):
+        regressor().fit(table, y).predict(table[["age", "rooms", "income"]])
+
+
+def test_coefficients_recover_a_noiseless_line_at_a_generous_budget(rng: np.random.Generator) -> None:
+    X, y = records(rng, n=20_000)
+    model = regressor(epsilon=50.0, private_columns={2: (0, 5)}, algorithm=CondDP(num_steps=200, clip_norm=5.0)).fit(
+        X, y
+    )
+    assert model.coef_ == pytest.approx([10.0, -0.5, 8.0], rel=0.03)
+    assert model.intercept_ == pytest.approx(50.0, abs=2.0)
+    inside = np.clip(X @ model.coef_ + model.intercept_, 0, 200)
+    assert model.predict(X) == pytest.approx(inside, abs=1e-8)
+    assert model.score(X, y) > 0.999
+
+
+def test_predictions_stay_within_the_label_bounds(rng: np.random.Generator) -> None:
+    X, y = records(rng)
+    model = regressor(label_bounds=(60, 90)).fit(X, y)
+    predictions = model.predict(1000 * X)
+    assert predictions.min() >= 60 and predictions.max() <= 90
+
+
+@pytest.mark.parametrize("head", ["linear", "mlp", "fm", MLP(hidden=(3,), activation="tanh")])
+@pytest.mark.parametrize("algorithm", ["dpsgd", "cond-dp", "switch-cond-dp", CondDP(num_steps=5)])
+def test_algorithms_and_heads_are_named_or_given(rng: np.random.Generator, algorithm: Any, head: Any) -> None:
+    X, y = records(rng, n=300)
+    model = regressor(algorithm=algorithm, head=head).fit(X, y)
+    assert hasattr(model, "coef_") == (head == "linear")
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_pickles_predict_alike_and_keep_the_guarantee(rng: np.random.Generator) -> None:
+    X, y = records(rng)
+    model = regressor().fit(X, y)
+    loaded = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(loaded.predict(X), model.predict(X))
+    assert str(loaded.guarantee_) == str(model.guarantee_)
+    assert loaded.ledger_.spent == model.ledger_.spent
+
+
+def test_works_in_a_pipeline_and_in_searches(rng: np.random.Generator) -> None:
+    X, y = records(rng)
+    model = make_pipeline(StandardScaler(), regressor()).fit(X, y)
+    assert model.score(X, y) > 0.9
+    assert cross_val_score(regressor(), X, y, cv=3).shape == (3,)
+    search = GridSearchCV(regressor(), {"algorithm": [CondDP(clip_norm=c) for c in (0.2, 0.4)]}, cv=2).fit(X, y)
+    assert search.best_estimator_.score(X, y) > 0.9
+
+
+def test_clones_keep_settings_and_share_the_ledger() -> None:
+    ledger = PrivacyLedger(PrivacyBudget(1.0, 1e-5))
+    original = regressor(algorithm=CondDP(num_steps=7), head=MLP(hidden=(3,)), ledger=ledger)
+    copy = clone(original)
+    assert copy.ledger is ledger
+    assert copy.algorithm == original.algorithm
+    assert copy.head == original.head
+
+
+def test_a_search_cannot_overspend_a_ledger(rng: np.random.Generator) -> None:
+    X, y = records(rng)
+    ledger = PrivacyLedger(PrivacyBudget(5.0, 1e-5))
+    with pytest.raises(BudgetExceeded):
+        cross_val_score(regressor(ledger=ledger), X, y, cv=3, error_score="raise")
+    assert ledger.spent.epsilon == pytest.approx(4.0)
+
+
+def test_a_second_fit_adds_up_and_a_third_is_refused(rng: np.random.Generator, tmp_path: Path) -> None:
+    X, y = records(rng)
+    ledger = PrivacyLedger(PrivacyBudget(4.0, 1e-5), path=tmp_path / "ledger.jsonl")
+    model = regressor(ledger=ledger)
+    model.fit(X, y).fit(X, y)
+    with pytest.raises(BudgetExceeded, match="needs epsilon=2 .* but epsilon=0 .* remains of epsilon=4"):
+        model.fit(X, y)
+    assert PrivacyLedger.load(tmp_path / "ledger.jsonl").spent.epsilon == pytest.approx(4.0)
+
+
+def test_a_copied_memory_ledger_cannot_pay(rng: np.random.Generator) -> None:
+    X, y = records(rng, n=100)
+    ledger = pickle.loads(pickle.dumps(PrivacyLedger(PrivacyBudget(4.0, 1e-5))))
+    with pytest.raises(LedgerError, match="copy"):
+        regressor(ledger=ledger).fit(X, y)
+
+
+def test_fits_without_a_seed_differ_and_say_so(rng: np.random.Generator) -> None:
+    X, y = records(rng)
+    one, two = (regressor(random_state=None).fit(X, y) for _ in range(2))
+    assert not np.array_equal(one.coef_, two.coef_)
+    assert "cryptographic generator" in str(one.guarantee_)
+    assert "fixed seed: for research only" in str(regressor().fit(X, y).guarantee_)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"label_bounds": None}, "column 'label' is not public and has no bounds"),
+        ({"label_bounds": (5, 5)}, "low < high"),
+        ({"label_bounds": 7}, "must be a pair"),
+        ({"epsilon": 0}, "epsilon must be above 0"),
+        ({"epsilon": -1}, "epsilon must be above 0"),
+        ({"epsilon": float("inf")}, "epsilon must be finite"),
+        ({"epsilon": "1"}, "epsilon must be a number"),
+        ({"delta": 0}, "delta must lie strictly between 0 and 1"),
+        ({"delta": 1}, "delta must lie strictly between 0 and 1"),
+        ({"algorithm": "newton"}, "algorithm must be one of"),
+        ({"algorithm": CondDP}, "algorithm must be one of"),
+        ({"head": "tree"}, "head must be one of"),
+        ({"neighbouring": "add-remove"}, "neighbouring must be one of 'replace', 'zero-out'"),
+        ({"random_state": "x"}, "random_state must be"),
+        ({"ledger": "ledger.jsonl"}, "ledger must be a PrivacyLedger"),
+        ({"private_columns": {"nowhere": (0, 1)}}, "private column 'nowhere' is not among the features"),
+        ({"private_columns": {7: (0, 1)}}, "private column 7 is not among the features"),
+        ({"private_columns": {1: None}}, "column 'x1' is not public and has no bounds"),
+        ({"private_columns": {1: (2, 1)}}, "column 'x1': bounds must have low < high"),
+        ({"private_columns": {1: (0, 1), "x1": (0, 1)}}, "names a column twice"),
+    ],
+)
+def test_bad_settings_say_what_to_do(rng: np.random.Generator, settings: dict[str, Any], message: str) -> None:
+    X, y = records(rng, n=50)
+    with pytest.raises(ValueError, match=message):
+        regressor(**settings).fit(X, y)
+
+
+def test_integer_column_labels_are_labels_and_not_positions(rng: np.random.Generator) -> None:
+    X, y = records(rng, n=100)
+    table = pd.DataFrame(X, columns=[2, 0, 1])
+    model = regressor(private_columns={2: (0, 10)}).fit(table, y)
+    assert model.guarantee_.private_columns == ("x2",)
+    by_position = regressor(private_columns={0: (0, 10)}).fit(X, y)
+    assert np.allclose(model.coef_, by_position.coef_)
+    with pytest.raises(SchemaError, match="private column True is not among the features"):
+        regressor(private_columns={True: (0, 10)}).fit(X, y)
+
+
+def test_text_columns_are_named(rng: np.random.Generator) -> None:
+    X, y = records(rng, n=20)
+    table = pd.DataFrame(X, columns=list(COLUMNS)).assign(city="Paris")
+    with pytest.raises(SchemaError, match="column 'city' holds String where a number is expected"):
+        regressor().fit(table, y)
+
+
+def test_the_guarantee_has_everything_as_fields(rng: np.random.Generator) -> None:
+    X, y = records(rng)
+    guarantee = regressor(private_columns={1: (0, 100)}, neighbouring=Neighbouring.ZERO_OUT).fit(X, y).guarantee_
+    assert (guarantee.epsilon, guarantee.delta) == (2.0, 1e-6)
+    assert guarantee.neighbouring is Neighbouring.ZERO_OUT
+    assert guarantee.public_columns == ("x0", "x2")
+    assert guarantee.private_columns == ("x1",)
+    assert guarantee.num_records == 2000
+    assert guarantee.seeded
+    text = str(guarantee)
+    assert "\n" not in text
+    for part in (
+        "(2, 1e-06)-differentially private",
+        "'x1'",
+        "ZERO_OUT",
+        "[0, 200]",
+        "Not covered",
+        "accounted exactly",
+    ):
+        assert part in text
+
+
+def test_a_mini_batch_guarantee_names_its_assumption(rng: np.random.Generator) -> None:
+    X, y = records(rng)
+    guarantee = regressor(algorithm=CondDP(batch_size=200, num_steps=20)).fit(X, y).guarantee_
+    assert guarantee.event.sampling_probability == pytest.approx(0.1)
+    assert "supported numerically, not proved" in str(guarantee)
+    whole = regressor(algorithm=CondDP(batch_size=10_000, num_steps=20)).fit(X, y).guarantee_
+    assert whole.event.is_full_batch
