@@ -1,8 +1,9 @@
 """Private training steps of conddp against Opacus on the same work, in one process.
 
-Both take the same records, model, clip norm, noise and Adam; Opacus gets outputs of shape (n,), because its ghost
-clipping is wrong for outputs of shape (n, 1) with a squared loss. Contestants take turns, and the figure is the
-median over turns of (time of Opacus) / (time of conddp) within a turn, because machines are shared.
+Both take the same records, model, clip norm, noise and Adam. Opacus gets outputs of shape (n,), because its ghost
+clipping is wrong for outputs of shape (n, 1) with a squared loss, and works in float32, its usual precision. conddp
+works in float64, as its algorithms do, and in float32 to compare like with like. Contestants take turns, and the
+figure is the median over turns of (time of the rival) / (time of conddp) within a turn, because machines are shared.
 
     python benchmarks/opacus_steps.py [--turns 7] [--out benchmarks/results/opacus_steps.json]
 """
@@ -47,8 +48,11 @@ class Scalar(nn.Module):
         return self.net(x).flatten()  # type: ignore[no-any-return]
 
 
-def conddp_steps(head: Head, X: np.ndarray[Any, Any], y: np.ndarray[Any, Any], probability: float) -> Contestant:
+def conddp_steps(
+    head: Head, X: np.ndarray[Any, Any], y: np.ndarray[Any, Any], probability: float, dtype: str
+) -> Contestant:
     """The library's own loop, with its cryptographic generator."""
+    X, y = X.astype(dtype), y.astype(dtype)
     inputs = Inputs.of(np.asfortranarray(X) if probability == 1.0 else X)  # as the algorithms do
     layout = head.layout(X.shape[1], 0)
     parameters = head.initialize(layout, np.random.default_rng(0))[None].astype(X.dtype)
@@ -161,13 +165,15 @@ def run_all(turns: int) -> dict[str, Any]:
     results: dict[str, Any] = {}
     for n, d in ((16512, 8), (4000, 100)):
         X, y = records(n, d)
-        contestants = {"conddp": conddp_steps(Linear(), X, y, 1.0)}
+        contestants = {"conddp": conddp_steps(Linear(), X, y, 1.0, "float64")}
+        contestants["conddp float32"] = conddp_steps(Linear(), X, y, 1.0, "float32")
         contestants["torch, not private"] = plain_steps(Scalar(nn.Linear(d, 1)), X, y)
         for mode in MODES:
             contestants[f"opacus {mode}"] = opacus_steps(Scalar(nn.Linear(d, 1)), X, y, mode, None)
         results[f"linear, full batch {n} x {d}"] = measure(contestants, 200, turns)
     X, y = records(17010, 81)
-    contestants = {"conddp": conddp_steps(MLP(hidden=(16, 8)), X, y, 100 / 17010)}
+    contestants = {"conddp": conddp_steps(MLP(hidden=(16, 8)), X, y, 100 / 17010, "float64")}
+    contestants["conddp float32"] = conddp_steps(MLP(hidden=(16, 8)), X, y, 100 / 17010, "float32")
     for mode in MODES:
         net = Scalar(nn.Linear(81, 16), nn.ReLU(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 1))
         contestants[f"opacus {mode}"] = opacus_steps(net, X, y, mode, 100)
@@ -193,7 +199,8 @@ def main() -> None:
         for name, row in rows.items():
             print(f"  {name:<22}{row['us_per_step']:>10.1f} us{row['ratio']:>9.1f} x")
         best = min(row["ratio"] for name, row in rows.items() if name.startswith("opacus"))
-        print(f"  Opacus in its best mode takes {best:.1f} times as long as conddp.")
+        like = best / rows["conddp float32"]["ratio"]
+        print(f"  Opacus in its best mode takes {best:.1f} times as long as conddp, {like:.1f} times in float32 both.")
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(results, indent=2) + "\n")
 

@@ -5,6 +5,7 @@ the terms of the insurance plan are public and the health and the doctor's visit
 """
 
 import argparse
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from sklearn.linear_model import LinearRegression
 from conddp.algorithms import DPSGD, CondDP
 from conddp.algorithms.descent import Descent
 from conddp.data import Dataset
-from conddp.datasets import make_synthetic
+from conddp.datasets import DATASETS, load_dataset, make_synthetic
 from conddp.guarantee import Guarantee
 from conddp.ledger import PrivacyBudget
 from conddp.noise import RandomSource
@@ -164,6 +165,7 @@ def main() -> None:
     """Compare, print, draw."""
     parser = argparse.ArgumentParser(prog="python -m conddp.demo", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5, help="noise seeds per cell")
+    parser.add_argument("--data", nargs="*", choices=sorted(DATASETS), help="real data sets instead of the two")
     parser.add_argument("--out", type=Path, default=Path("demo_output"), help="folder for the figure")
     arguments = parser.parse_args()
 
@@ -171,6 +173,8 @@ def main() -> None:
         "Synthetic, spectrum 1/i, 4000 x 100, label private": lambda: make_synthetic(power=1.0),
         "RAND health insurance, 16152 x 9, visits and health private": load_randhie,
     }
+    if arguments.data:
+        makers = {f"{name}, label private": functools.partial(load_dataset, name) for name in arguments.data}
     comparisons = [compare(title, make(), num_seeds=arguments.seeds) for title, make in makers.items()]
     for comparison in comparisons:
         print_table(comparison)

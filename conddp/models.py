@@ -354,7 +354,7 @@ class MLP:
             squared = squared + rows * _squared_norms(xp, delta)
             deltas[number] = delta
         trace = Trace(activations[last][:, 0, :], _at_least(xp, xp.sqrt(squared)), [activations, deltas])
-        if not bool(xp.all(xp.isfinite(trace.jacobian_norms))):
+        if not bool(xp.isfinite(trace.jacobian_norms).all()):
             self._silence(xp, trace)
         return trace
 

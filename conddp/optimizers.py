@@ -61,13 +61,19 @@ class Adam:
             self._rate = _per_configuration(self.learning_rate, parameters)
             self._first, self._second = xp.zeros_like(parameters), xp.zeros_like(parameters)
         self._steps += 1
+        # Sums instead of means: the factors 1 - decay of the usual moments are taken into the step below.
         self._first *= self.decay_first
-        self._first += (1 - self.decay_first) * gradient
+        self._first += gradient
         self._second *= self.decay_second
-        self._second += (1 - self.decay_second) * (gradient * gradient)
-        size = (1 - self.decay_second**self._steps) ** 0.5 / (1 - self.decay_first**self._steps)
-        stabilizer = self.stabilizer * (1 - self.decay_second**self._steps) ** 0.5
-        parameters -= (size * self._rate) * self._first / (self._second**0.5 + stabilizer)
+        self._second += gradient * gradient
+        first_share = (1 - self.decay_first) / (1 - self.decay_first**self._steps)
+        second_share = ((1 - self.decay_second) / (1 - self.decay_second**self._steps)) ** 0.5
+        step = self._second**0.5
+        step += self.stabilizer / second_share
+        step **= -1.0
+        step *= self._first
+        step *= self._rate * (first_share / second_share)
+        parameters -= step
 
 
 def make_optimizer(name: OptimizerName, learning_rate: Any) -> Optimizer:

@@ -19,5 +19,5 @@ ALGORITHMS: dict[str, Descent] = {
     "cond-dp-sampled": CondDP(num_steps=12, batch_size=50),
     "cond-dp-damped": CondDP(num_steps=12, exponent=0.5, damping=0.1),
     "switch": SwitchCondDP(num_steps=12),
-    "switch-reset": SwitchCondDP(num_steps=12, optimizer="adam", optimizer_state="reset"),
+    "switch-carry": SwitchCondDP(num_steps=12, optimizer="adam", optimizer_state="carry"),
 }

@@ -24,14 +24,14 @@ class SwitchCondDP(CondDP):
         Share of the steps after which C is folded into the input layer. Predictions do not change at the switch.
     feature_scaling : {"columns", "none"}
         Of the features after the switch, as in :class:`~conddp.algorithms.dpsgd.DPSGD`.
-    optimizer_state : {"carry", "reset"}
-        What becomes of the moments of Adam at the switch. The noise is the same in both parametrisations and
-        dominates them, so they stay valid; where the number of parameters changes they are reset.
+    optimizer_state : {"reset", "carry"}
+        What becomes of the moments of Adam at the switch. Resetting them was a little better wherever it made a
+        difference (``benchmarks/defaults.py switch``). Where the number of parameters changes they are always reset.
     """
 
-    switch: float = 0.5
+    switch: float = 0.25
     feature_scaling: Literal["columns", "none"] = "columns"
-    optimizer_state: Literal["carry", "reset"] = "carry"
+    optimizer_state: Literal["reset", "carry"] = "reset"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,0 +1,126 @@
+"""Measure the settings that algorithms use where the user names none.
+
+Every line is one setting: the ratio of test MSE to non-private least squares (both clamped to the label bounds, split
+random_state=42, REPLACE, delta 1e-6) at epsilon 0.25, 1 and 4 on each data set, and the geometric mean of all.
+
+    python benchmarks/defaults.py linear | dpsgd | fm | mlp | switch | private [--seeds 3]
+"""
+
+import argparse
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LinearRegression
+
+from conddp.algorithms import DPSGD, CondDP, SwitchCondDP
+from conddp.algorithms.descent import Descent
+from conddp.data import Dataset, PrivateFeatures, PublicFeatures
+from conddp.datasets import load_dataset, make_synthetic
+from conddp.demo import load_randhie
+from conddp.ledger import PrivacyBudget
+from conddp.models import MLP, FactorizationMachine, Head, Linear
+from conddp.noise import RandomSource
+from conddp.schema import Bounds
+
+EPSILONS = (0.25, 1.0, 4.0)
+LINEAR_SETS = ("wine", "ca_housing", "energy", "boston_housing", "synthetic")
+NONLINEAR_SETS = ("ca_housing", "energy", "supercond", "toms_hardware")
+PRIVATE_SETS = ("randhie", "semi-private wine", "semi-private ca_housing", "semi-private energy")
+
+PRIVATE_COLUMNS: dict[str, dict[int, tuple[float, float]]] = {
+    "wine": {1: (0, 1.5), 7: (0.98, 1.04), 9: (0, 1.2), 10: (7, 16)},
+    "ca_housing": {0: (0, 15), 1: (0, 52)},
+    "energy": {0: (0, 50), 1: (15, 30), 2: (25, 60), 3: (15, 30), 4: (25, 60), 5: (15, 30)},
+}
+
+
+def load(name: str) -> Dataset:
+    """A data set by name; counts are taken to their logarithm, which is free for public columns."""
+    if name == "synthetic":
+        return make_synthetic(power=1.0)
+    if name == "randhie":
+        return load_randhie()
+    if name.startswith("semi-private "):
+        name = name.removeprefix("semi-private ")
+        whole, columns = load_dataset(name), PRIVATE_COLUMNS[name]
+        X = whole.public.values
+        public = [column for column in range(X.shape[1]) if column not in columns]
+        bounds = tuple(Bounds(*pair) for pair in columns.values())
+        return Dataset(PublicFeatures(X[:, public]), PrivateFeatures(X[:, list(columns)], bounds), whole.label)
+    dataset = load_dataset(name)
+    if name == "toms_hardware":
+        return Dataset(PublicFeatures(np.log1p(np.maximum(dataset.public.values, 0))), None, dataset.label)
+    return dataset
+
+
+class Task:
+    """A split data set with the error of non-private least squares."""
+
+    def __init__(self, name: str) -> None:
+        self.train, self.test = load(name).split(random_state=42)
+        self.bounds = self.train.label.bounds
+        self.label = self.bounds.clamp(self.test.label.values)
+
+        def table(part: Dataset) -> Any:
+            return np.hstack([part.public.values] + ([] if part.private is None else [part.private.values]))
+
+        fitted = LinearRegression().fit(table(self.train), self.bounds.clamp(self.train.label.values))
+        self.optimum = float(np.mean((self.bounds.clamp(fitted.predict(table(self.test))) - self.label) ** 2))
+
+    def ratio(self, algorithm: Descent, head: Head, epsilon: float, seeds: int) -> float:
+        """Mean test MSE over seeds, over the optimum."""
+        errors = []
+        for seed in range(seeds):
+            source = RandomSource.of(seed)
+            model = algorithm.fit(self.train, PrivacyBudget(epsilon, 1e-6), head=head, random_source=source).model
+            errors.append(np.mean((model.predict(self.test.public, self.test.private) - self.label) ** 2))
+        return float(np.mean(errors)) / self.optimum
+
+
+def candidates(what: str) -> Iterator[tuple[str, Descent]]:
+    """Settings to try."""
+    steps: dict[str, list[tuple[Any, int, float]]] = {
+        "linear": [("sgd", t, r) for t in (8, 16, 32, 64) for r in (1.0, 0.5, 0.25, 0.1)]
+        + [("adam", t, r) for t in (64, 128, 256) for r in (0.01, 0.03)],
+        "dpsgd": [("adam", t, r) for t in (64, 128, 256) for r in (0.01, 0.03)]
+        + [("sgd", t, r) for t in (64, 128) for r in (0.05, 0.1)],
+        "fm": [("sgd", t, r) for t in (64, 128) for r in (0.1, 0.3)] + [("adam", 256, 0.01)],
+        "mlp": [("adam", t, r) for t in (128, 256) for r in (0.01, 0.03)] + [("sgd", 128, 0.3)],
+        "private": [("adam", t, r) for t in (64, 128, 256) for r in (0.01, 0.03)]
+        + [("sgd", t, r) for t in (128, 256) for r in (0.06, 0.12)],
+    }
+    if what == "switch":
+        yield "DPSGD", DPSGD()
+        yield "Cond-DP", CondDP()
+        for switch, state in itertools.product((0.25, 0.5, 0.75), ("carry", "reset")):
+            yield f"switch at {switch}, {state}", SwitchCondDP(switch=switch, optimizer_state=state)  # type: ignore[arg-type]
+        return
+    kind = DPSGD if what == "dpsgd" else CondDP
+    for optimizer, num_steps, rate in steps[what]:
+        yield (
+            f"{optimizer} {num_steps} steps at {rate}",
+            kind(optimizer=optimizer, num_steps=num_steps, learning_rate=rate),
+        )
+
+
+def main() -> None:
+    """Print a line per setting."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["linear", "dpsgd", "fm", "mlp", "switch", "private"])
+    parser.add_argument("--seeds", type=int, default=3)
+    arguments = parser.parse_args()
+    names = {"linear": LINEAR_SETS, "dpsgd": LINEAR_SETS, "private": PRIVATE_SETS}.get(arguments.what, NONLINEAR_SETS)
+    heads: dict[str, Head] = {"fm": FactorizationMachine(), "mlp": MLP(), "switch": MLP()}
+    head = heads.get(arguments.what, Linear())
+    tasks = {name: Task(name) for name in names}
+    print(f"{'setting':<28}" + "".join(f"{name:>26}" for name in names) + f"{'all':>8}")
+    for title, algorithm in candidates(arguments.what):
+        ratios = [[t.ratio(algorithm, head, e, arguments.seeds) for e in EPSILONS] for t in tasks.values()]
+        cells = "".join(f"{' '.join(f'{ratio:.3f}' for ratio in row):>26}" for row in ratios)
+        print(f"{title:<28}{cells}{np.exp(np.mean(np.log(ratios))):>8.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,13 @@
+"""All features public, the label private: ten lines from a table to a model and its guarantee."""
+
+from statsmodels.datasets import randhie
+
+from conddp import PrivateRegressor
+
+table = randhie.load_pandas().data
+X, y = table.drop(columns="mdvis"), table["mdvis"]
+
+model = PrivateRegressor(epsilon=1.0, delta=1e-6, label_bounds=(0, 30)).fit(X, y)
+
+print(dict(zip(X.columns, model.coef_.round(2).tolist(), strict=True)))
+print(model.guarantee_)
