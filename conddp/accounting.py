@@ -75,6 +75,22 @@ class GaussianEvent:
         """Whether every record takes part in every step, so that accounting is exact."""
         return self.sampling_probability == 1.0
 
+    def __str__(self) -> str:
+        """A sentence for the guarantee."""
+        noise = f"noise multiplier {self.noise_multiplier:.4g}"
+        if self.is_full_batch:
+            what = "1 Gaussian release" if self.num_steps == 1 else f"{self.num_steps} full-batch Gaussian releases"
+            return f"{what} with {noise} {'was' if self.num_steps == 1 else 'were'} accounted exactly."
+        caveat = (
+            " (its pair of worst-case outputs under replacement is supported numerically, not proved)"
+            if self.neighbouring is Neighbouring.REPLACE
+            else ""
+        )
+        return (
+            f"{self.num_steps} Poisson-sampled Gaussian releases (sampling probability "
+            f"{self.sampling_probability:.4g}, {noise}) were accounted by privacy loss distributions{caveat}."
+        )
+
     @property
     def mu(self) -> float:
         """Sensitivity over standard deviation of the one Gaussian that a full-batch run amounts to."""

@@ -12,8 +12,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from conddp._validate import one_of, positive
 from conddp.accounting import check_delta
-from conddp.algorithms import DPSGD, CondDP, SwitchCondDP
-from conddp.algorithms.descent import Descent
+from conddp.algorithms import (
+    DPSGD,
+    CondDP,
+    NonPrivate,
+    OneShot,
+    PrivateMean,
+    RandomizedLabels,
+    RROnBins,
+    SwitchCondDP,
+    WeightedLLP,
+)
+from conddp.algorithms.algorithm import Algorithm
 from conddp.data import Dataset, Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers
 from conddp.errors import SchemaError
 from conddp.fitted import FittedModel
@@ -25,8 +35,21 @@ from conddp.schema import Bounds
 
 __all__ = ["PrivateRegressor"]
 
-ALGORITHMS: dict[str, type[Descent]] = {"dpsgd": DPSGD, "cond-dp": CondDP, "switch-cond-dp": SwitchCondDP}
-HEADS: dict[str, type[Any]] = {"linear": Linear, "mlp": MLP, "fm": FactorizationMachine}
+ALGORITHMS: dict[str, Algorithm] = {
+    "cond-dp": CondDP(),
+    "switch-cond-dp": SwitchCondDP(),
+    "dpsgd": DPSGD(),
+    "rr-on-bins": RROnBins(),
+    "unbiased-rr": RandomizedLabels(randomizer="unbiased"),
+    "binary-rr": RandomizedLabels(randomizer="binary"),
+    "laplace": RandomizedLabels(randomizer="laplace"),
+    "staircase": RandomizedLabels(randomizer="staircase"),
+    "weighted-llp": WeightedLLP(),
+    "one-shot": OneShot(),
+    "mean": PrivateMean(),
+    "non-private": NonPrivate(),
+}
+HEADS: dict[str, Head] = {"linear": Linear(), "mlp": MLP(), "fm": FactorizationMachine()}
 
 
 class PrivateRegressor(RegressorMixin, BaseEstimator):
@@ -46,7 +69,9 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     label_bounds : (low, high)
         Declared range of the label, from domain knowledge. Labels outside are clamped to it, and so are predictions.
     algorithm : str or algorithm
-        "cond-dp", "switch-cond-dp" or "dpsgd", or an instance such as ``CondDP(num_steps=64)``.
+        "cond-dp", "switch-cond-dp", "dpsgd"; for private labels only "one-shot", "weighted-llp" and, with pure epsilon,
+        "rr-on-bins", "unbiased-rr", "binary-rr", "laplace", "staircase"; the reference points "mean" and "non-private";
+        or an instance such as ``CondDP(num_steps=64)``.
     head : str or head
         "linear", "mlp" or "fm", or an instance such as ``MLP(hidden=(32,))``.
     private_columns : mapping, optional
@@ -98,7 +123,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         delta: float = 1e-6,
         *,
         label_bounds: Any = None,
-        algorithm: str | Descent = "cond-dp",
+        algorithm: str | Algorithm = "cond-dp",
         head: str | Head = "linear",
         private_columns: Mapping[Any, Any] | None = None,
         fit_intercept: bool = True,
@@ -130,15 +155,16 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         positive(epsilon=self.epsilon)
         check_delta(self.delta)
         bounds = Bounds.of(self.label_bounds, column="label")
-        algorithm = _resolve(ALGORITHMS, Descent, algorithm=self.algorithm)
-        head = _resolve(HEADS, Head, head=self.head)
+        algorithm: Algorithm = _resolve(ALGORITHMS, algorithm=self.algorithm)
+        head: Head = _resolve(HEADS, head=self.head)
         neighbouring = _resolve_neighbouring(self.neighbouring)
         source = RandomSource.of(self.random_state)
         budget = PrivacyBudget(float(self.epsilon), float(self.delta))
-        ledger = PrivacyLedger(budget, neighbouring=neighbouring) if self.ledger is None else self.ledger
+        cost = algorithm.cost(budget)
+        ledger = PrivacyLedger(cost, neighbouring=neighbouring) if self.ledger is None else self.ledger
         if not isinstance(ledger, PrivacyLedger):
             raise ValueError(f"ledger must be a PrivacyLedger or None, got {type(ledger).__name__}.")
-        ledger.check(f"fitting with epsilon={self.epsilon:g}", budget, neighbouring)
+        ledger.check(f"fitting with epsilon={self.epsilon:g}", cost, neighbouring)
 
         features = self._read_features(X, reset=True)
         self._private, private_bounds = self._locate_private_columns()
@@ -239,13 +265,13 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         return tags
 
 
-def _resolve(known: Mapping[str, type[Any]], kind: type[Any], **argument: Any) -> Any:
+def _resolve(known: Mapping[str, Any], **argument: Any) -> Any:
     """An instance, from itself or from its name."""
     ((name, value),) = argument.items()
     if isinstance(value, str):
         one_of(known, **argument)
-        return known[value]()
-    if isinstance(value, type) or not isinstance(value, tuple(known.values())):
+        return known[value]
+    if isinstance(value, type) or not isinstance(value, tuple(type(each) for each in known.values())):
         listed = ", ".join(repr(choice) for choice in known)
         raise ValueError(f"{name} must be one of {listed} or an instance, got {value!r}.")
     return value

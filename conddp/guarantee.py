@@ -1,5 +1,6 @@
 """What a fit promises, in one paragraph and as fields."""
 
+import math
 from dataclasses import dataclass
 
 from conddp.accounting import GaussianEvent
@@ -28,10 +29,12 @@ class Guarantee:
         Declared range of the label.
     public_columns, private_columns : tuple of str
         Names of the features.
-    event : GaussianEvent
-        The mechanism that was accounted.
+    mechanism : str
+        A sentence on what was released and how it was accounted.
     seeded : bool
         Whether the noise came from a seed chosen by the caller.
+    event : GaussianEvent, optional
+        What was accounted, where it was a run of Gaussian releases.
     """
 
     budget: PrivacyBudget
@@ -41,8 +44,9 @@ class Guarantee:
     label_bounds: Bounds
     public_columns: tuple[str, ...]
     private_columns: tuple[str, ...]
-    event: GaussianEvent
+    mechanism: str
     seeded: bool
+    event: GaussianEvent | None = None
 
     @property
     def epsilon(self) -> float:
@@ -55,15 +59,18 @@ class Guarantee:
         return self.budget.delta
 
     def __str__(self) -> str:
-        return " ".join([self._promise(), self._neighbours(), self._accounting(), self._limits(), self._seed()])
+        if math.isinf(self.epsilon):
+            return f"This model is NOT differentially private: {self.mechanism}"
+        return " ".join([self._promise(), self._neighbours(), self.mechanism, self._limits(), self._seed()])
 
     def _promise(self) -> str:
         bounds = self.label_bounds
+        amount = f"({self.epsilon:g}, {self.delta:g})" if self.delta else f"{self.epsilon:g}"
         private = ", ".join(f"'{name}'" for name in self.private_columns)
         noun = "column" if len(self.private_columns) == 1 else "columns"
         return (
-            f"This model is ({self.epsilon:g}, {self.delta:g})-differentially private with respect to the label "
-            f"'{self.label}' (declared range [{bounds.low:g}, {bounds.high:g}])"
+            f"This model is {amount}-differentially private with respect to the label '{self.label}' "
+            f"(declared range [{bounds.low:g}, {bounds.high:g}])"
             + (f" and the private {noun} {private}" if private else "")
             + f" of any one of its {self.num_records} training records."
         )
@@ -78,24 +85,6 @@ class Guarantee:
         return (
             f"This holds under the weaker ZERO_OUT relation: neighbouring data sets differ in one record's {what}, "
             "set to a null that contributes nothing; under replacement the same noise gives a larger epsilon."
-        )
-
-    def _accounting(self) -> str:
-        event = self.event
-        if event.is_full_batch:
-            return (
-                f"{event.num_steps} full-batch Gaussian releases with noise multiplier {event.noise_multiplier:.4g} "
-                "were accounted exactly."
-            )
-        caveat = (
-            " (its pair of worst-case outputs under replacement is supported numerically, not proved)"
-            if self.neighbouring is Neighbouring.REPLACE
-            else ""
-        )
-        return (
-            f"{event.num_steps} Poisson-sampled Gaussian releases (sampling probability "
-            f"{event.sampling_probability:.4g}, noise multiplier {event.noise_multiplier:.4g}) were accounted by "
-            f"privacy loss distributions{caveat}."
         )
 
     def _limits(self) -> str:

@@ -24,6 +24,8 @@ _ROUNDING = 1e-9  # 0.1 + 0.2 fits into 0.3
 class PrivacyBudget:
     """An amount of privacy loss, (epsilon, delta). Amounts add up by basic composition.
 
+    An infinite epsilon is the cost of what is not private at all; no finite budget covers it.
+
     Examples
     --------
     >>> PrivacyBudget(1.0, 1e-6) + PrivacyBudget(0.5, 1e-6)
@@ -39,8 +41,8 @@ class PrivacyBudget:
         for name, value in (("epsilon", self.epsilon), ("delta", self.delta)):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
                 raise ValueError(f"{name} must be a number of at least 0, got {name}={value!r}.")
-        if math.isinf(self.epsilon) or self.delta >= 1:
-            raise ValueError(f"a budget must be finite, with delta below 1, got {self!r}.")
+        if self.delta >= 1:
+            raise ValueError(f"delta must be below 1, got {self!r}.")
 
     def __add__(self, other: "PrivacyBudget") -> "PrivacyBudget":
         return PrivacyBudget(self.epsilon + other.epsilon, self.delta + other.delta)
@@ -51,7 +53,8 @@ class PrivacyBudget:
 
     def minus(self, cost: "PrivacyBudget") -> "PrivacyBudget":
         """What is left after a cost, never below zero."""
-        return PrivacyBudget(max(0.0, self.epsilon - cost.epsilon), max(0.0, self.delta - cost.delta))
+        epsilon = self.epsilon if math.isinf(self.epsilon) else max(0.0, self.epsilon - cost.epsilon)
+        return PrivacyBudget(epsilon, max(0.0, self.delta - cost.delta))
 
     def __str__(self) -> str:
         return f"epsilon={self.epsilon:g} at delta={self.delta:g}"

@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from conddp.data import Labels, PrivateFeatures
+from conddp.neighbouring import Neighbouring
 from conddp.schema import Bounds
 
-__all__ = ["private_unit", "restore_label", "scale_label", "scale_private"]
+__all__ = ["label_reach", "private_unit", "restore_label", "scale_label", "scale_private"]
 
 
 def scale_label(label: Labels, *, center: bool = True, dtype: DTypeLike = np.float64) -> NDArray[Any]:
@@ -22,6 +23,13 @@ def scale_label(label: Labels, *, center: bool = True, dtype: DTypeLike = np.flo
     """
     bounds = label.bounds
     return ((bounds.clamp(label.values) - (bounds.midpoint if center else 0.0)) / bounds.width).astype(dtype)
+
+
+def label_reach(bounds: Bounds, neighbouring: Neighbouring, *, center: bool = True) -> float:
+    """How far a scaled label can move between neighbours: across its range, or from its furthest end to zero."""
+    if neighbouring is Neighbouring.REPLACE:
+        return 1.0
+    return 0.5 if center else max(abs(bounds.low), abs(bounds.high)) / bounds.width
 
 
 def restore_label(scaled: NDArray[Any], bounds: Bounds, *, center: bool = True) -> NDArray[np.float64]:

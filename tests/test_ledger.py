@@ -177,7 +177,7 @@ def test_processes_cannot_overspend_together(tmp_path: Path) -> None:
     assert PrivacyLedger.load(path).spent.epsilon == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("amount", [(-1.0, 0.0), (float("nan"), 0.0), (float("inf"), 0.0), (1.0, 1.0), (True, 0.0)])
+@pytest.mark.parametrize("amount", [(-1.0, 0.0), (float("nan"), 0.0), (1.0, 1.0), (True, 0.0)])
 def test_impossible_amounts_are_refused(amount: tuple[float, float]) -> None:
     with pytest.raises(ValueError):
         PrivacyBudget(*amount)

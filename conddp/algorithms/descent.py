@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from conddp._validate import in_range, one_of, positive, positive_integer
 from conddp.accounting import GaussianEvent, calibrate_gaussian_mu, calibrate_noise_multiplier
+from conddp.algorithms.algorithm import bound_rounding, make_guarantee, spend
 from conddp.conditioning import ConditioningMatrix, Spectrum
 from conddp.data import Dataset
 from conddp.fitted import FitResult, FittedModel, move_parameters
-from conddp.guarantee import Guarantee
-from conddp.ledger import LedgerEntry, PrivacyBudget, PrivacyLedger
+from conddp.ledger import PrivacyBudget, PrivacyLedger
 from conddp.models import MLP, FactorizationMachine, Head, Inputs, Linear
 from conddp.neighbouring import Neighbouring
 from conddp.noise import RandomSource
@@ -105,6 +105,10 @@ class Descent(ABC):
             one_of(("sgd", "adam"), optimizer=self.optimizer)
         in_range(0.0, 1.0, averaging=self.averaging)
 
+    def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
+        """All of the budget."""
+        return budget
+
     @abstractmethod
     def phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
         """How the public features are conditioned, and for how many steps."""
@@ -143,7 +147,7 @@ class Descent(ABC):
             sampling_probability=probability,
             neighbouring=neighbouring,
         )
-        noise_multiplier *= 1 + _bound_rounding(n)
+        noise_multiplier *= 1 + bound_rounding(n)
         clip_norm = self.clip_norm or _choose_clip_norm(head, spectrum.rank, num_private, n, budget, neighbouring)
         training = TrainingPlan(num_steps, clip_norm, noise_multiplier, probability, self.averaging)
         phases = self.phases(spectrum, num_steps)
@@ -206,14 +210,16 @@ class Descent(ABC):
             "learning_rate": plan.learning_rate,
             "head": repr(head),
         }
-        ledger.spend(
-            LedgerEntry(f"{name}: conditioning", PrivacyBudget(0.0, 0.0), "reads public columns and n only"),
-            neighbouring=neighbouring,
+        spend(
+            ledger,
+            f"{name}: conditioning",
+            PrivacyBudget(0.0, 0.0),
+            neighbouring,
+            reason="reads public columns and n only",
+            settings={},
         )
-        ledger.spend(
-            LedgerEntry(f"{name}: training", budget, "noisy sums of gradients clipped per record", settings),
-            neighbouring=neighbouring,
-        )
+        reason = "noisy sums of gradients clipped per record"
+        spend(ledger, f"{name}: training", budget, neighbouring, reason=reason, settings=settings)
 
         parameters = self._descend(plan, head, dataset, fit_intercept, random_source.generator(), callback)
         model = FittedModel(
@@ -224,17 +230,7 @@ class Descent(ABC):
             dataset.label.bounds,
             () if private is None else private.bounds,
         )
-        guarantee = Guarantee(
-            budget,
-            neighbouring,
-            dataset.num_records,
-            dataset.label.name,
-            dataset.label.bounds,
-            dataset.public.names,
-            () if private is None else private.names,
-            event,
-            random_source.seeded,
-        )
+        guarantee = make_guarantee(dataset, budget, neighbouring, str(event), random_source, event)
         return FitResult(model, guarantee, settings)
 
     def _descend(
@@ -301,16 +297,6 @@ class _Watch:
         self.done += 1
         self.stopped = bool(self.callback(replace(progress, step=self.done, num_steps=self.num_steps)))
         return self.stopped
-
-
-def _bound_rounding(n: int) -> float:
-    """Share by which rounding can raise the sensitivity of a sum of n clipped gradients in float64.
-
-    A sum of n terms is off by at most n times the unit roundoff times the sum of their sizes, n clip norms, in each of
-    two neighbouring data sets; the norms themselves are right to far better than 1e-9. The noise is raised by this, so
-    that the stated guarantee holds for the sums as they are computed.
-    """
-    return 1e-9 + n**2 * 2.0**-53
 
 
 def _choose_clip_norm(

@@ -1,0 +1,124 @@
+"""One noisy release of all that least squares needs of the labels: the sum of label times conditioned row."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp._validate import one_of
+from conddp.accounting import calibrate_gaussian_mu
+from conddp.algorithms.algorithm import bound_rounding, make_guarantee, require_labels_only, spend
+from conddp.conditioning import ConditioningMatrix, Spectrum
+from conddp.data import Dataset
+from conddp.fitted import FitResult, FittedModel, move_parameters
+from conddp.ledger import PrivacyBudget, PrivacyLedger
+from conddp.models import Head, Linear
+from conddp.neighbouring import Neighbouring
+from conddp.noise import RandomSource
+from conddp.preprocessing import label_reach, scale_label
+from conddp.training import Callback
+
+__all__ = ["OneShot", "compute_noise_shape"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneShot:
+    r"""Release :math:`\sum_i y_i u_i` once, with :math:`u_i` the conditioned row, and solve least squares with it.
+
+    With public features the labels enter least squares through this sum alone. Any number of full-batch gradient steps
+    without clipping queries the same sum, so this is the anchor that Cond-DP should approach.
+
+    Parameters
+    ----------
+    noise : {"spherical", "optimal"}
+        Noise of the same size in all conditioned directions, calibrated to the longest row; or with the covariance that
+        gives the least expected error (:func:`compute_noise_shape`).
+    shrink : bool
+        Shrink the result by its known noise variance: a ridge chosen by empirical Bayes from released numbers, free.
+    """
+
+    noise: Literal["spherical", "optimal"] = "spherical"
+    shrink: bool = True
+
+    def __post_init__(self) -> None:
+        one_of(("spherical", "optimal"), noise=self.noise)
+
+    def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
+        """All of the budget."""
+        return budget
+
+    def fit(
+        self,
+        dataset: Dataset,
+        budget: PrivacyBudget,
+        *,
+        head: Head | None = None,
+        neighbouring: Neighbouring = Neighbouring.REPLACE,
+        fit_intercept: bool = True,
+        random_source: RandomSource | None = None,
+        ledger: PrivacyLedger | None = None,
+        callback: Callback | None = None,
+    ) -> FitResult:
+        r"""Release, solve, shrink.
+
+        Privacy
+            One Gaussian release. In coordinates where its noise is spherical the rows are :math:`v_i = Q^{-1/2} u_i`;
+            a label of unit width moves the sum by at most :math:`\max_i \|v_i\|` under REPLACE. Under ZERO_OUT a record
+            is set to nothing, and the label reaches as far from zero as its bounds do.
+        """
+        name = type(self).__name__
+        require_labels_only(dataset, name)
+        if not isinstance(head or Linear(), Linear):
+            raise ValueError(f"{name} fits linear heads only, got head={head}.")
+        random_source = random_source or RandomSource.of(None)
+        n, bounds = dataset.num_records, dataset.label.bounds
+        C = ConditioningMatrix.from_spectrum(Spectrum.of(dataset.public, constant=fit_intercept))
+        Z = C.transform(dataset.public)
+        shape = compute_noise_shape(Z / math.sqrt(n)) if self.noise == "optimal" else np.eye(Z.shape[1])
+        V = np.linalg.solve(shape, Z.T).T  # rows in coordinates where the noise is spherical
+        longest = float(np.sqrt((V * V).sum(axis=1)).max())
+        sensitivity = label_reach(dataset.label.bounds, neighbouring, center=fit_intercept) * longest
+        sensitivity *= 1 + bound_rounding(n)
+        deviation = sensitivity / calibrate_gaussian_mu(budget.epsilon, budget.delta) / n
+        settings = {"noise": self.noise, "shrink": self.shrink, "noise_deviation": deviation}
+        spend(ledger, name, budget, neighbouring, reason="one noisy sum of labels times rows", settings=settings)
+
+        label = scale_label(dataset.label, center=fit_intercept)
+        noise = random_source.generator().standard_normal(Z.shape[1])
+        released = shape @ (V.T @ label / n + deviation * noise)
+        theta = self._shrink(released, deviation**2 * shape @ shape.T) if self.shrink else released
+        linear = Linear()
+        folded = move_parameters(linear, theta[None], num_private=0, source=C)
+        model = FittedModel(linear, linear.layout(len(C.matrix), 0), folded[0], fit_intercept, bounds)
+        mechanism = "One Gaussian release of a sum over all records was accounted exactly."
+        return FitResult(model, make_guarantee(dataset, budget, neighbouring, mechanism, random_source), settings)
+
+    @staticmethod
+    def _shrink(released: NDArray[Any], covariance: NDArray[Any]) -> NDArray[Any]:
+        """Posterior mean under a normal prior whose variance is estimated from the release itself."""
+        spread = max(0.0, float(released @ released - np.trace(covariance)) / len(released))
+        return np.asarray(spread * np.linalg.solve(spread * np.eye(len(released)) + covariance, released))
+
+
+def compute_noise_shape(rows: NDArray[Any], *, num_rounds: int = 200, tolerance: float = 1e-3) -> NDArray[np.float64]:
+    r"""Root A of the noise covariance :math:`Q = A A^\top` with the least expected error for whitened rows.
+
+    Minimises :math:`\mathrm{tr}\,Q` subject to :math:`u_i^\top Q^{-1} u_i \le 1` for all rows: the optimum is
+    :math:`Q = (\sum_i \lambda_i u_i u_i^\top)^{1/2}`, found by iterating
+    :math:`\lambda_i \leftarrow \lambda_i\, u_i^\top Q^{-1} u_i`.
+
+    Privacy
+        Reads conditioned public rows only: no cost. Any positive definite answer is safe, the best one or not, because
+        the caller calibrates to the longest row under it.
+    """
+    weights = np.ones(len(rows))
+    for _ in range(num_rounds):
+        squared, V = np.linalg.eigh((rows * weights[:, None]).T @ rows)
+        values = np.sqrt(np.maximum(squared, squared[-1] * 1e-12))  # eigenvalues of Q
+        lengths = (((rows @ V) ** 2) / values).sum(axis=1)
+        if abs(lengths.max() - 1) <= tolerance:
+            break
+        weights = weights * lengths
+    return np.asarray((V * np.sqrt(values)) @ V.T)
