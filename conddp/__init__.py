@@ -2,7 +2,17 @@
 
 from importlib.metadata import version
 
-from conddp.algorithms import DPSGD, CondDP, SwitchCondDP
+from conddp.algorithms import (
+    DPSGD,
+    CondDP,
+    NonPrivate,
+    OneShot,
+    PrivateMean,
+    RandomizedLabels,
+    RROnBins,
+    SwitchCondDP,
+    WeightedLLP,
+)
 from conddp.conditioning import ConditioningMatrix, Spectrum
 from conddp.data import Dataset, Labels, PrivateFeatures, PublicFeatures
 from conddp.errors import BudgetExceeded, CondDPError, PrivacyError, PrivateDataLeak, SchemaError
@@ -29,16 +39,22 @@ __all__ = [
     "Labels",
     "Linear",
     "Neighbouring",
+    "NonPrivate",
+    "OneShot",
     "PrivacyBudget",
     "PrivacyError",
     "PrivacyLedger",
     "PrivateDataLeak",
     "PrivateFeatures",
+    "PrivateMean",
     "PrivateRegressor",
     "PublicFeatures",
+    "RROnBins",
+    "RandomizedLabels",
     "Schema",
     "SchemaError",
     "Spectrum",
     "SwitchCondDP",
+    "WeightedLLP",
     "__version__",
 ]

@@ -15,17 +15,17 @@ __all__ = ["LabelPrior", "choose_grid_size", "estimate_label_prior", "make_grid"
 
 
 def choose_grid_size(num_records: int) -> int:
-    """Number of grid labels for n records: 16 up to a thousand, then the cube root of n, at most 256.
+    """Number of grid labels for n records: 32 for a thousand, growing with the cube root of n, from 16 to 256.
 
     Every cell of the grid is estimated from noisy counts, so a fine grid hurts where records are few.
 
     Examples
     --------
-    >>> [choose_grid_size(n) for n in (404, 4_000, 17_010, 1_386_177)]
-    [16, 25, 41, 178]
+    >>> [choose_grid_size(n) for n in (100, 404, 4_000, 17_010, 1_386_177)]
+    [16, 24, 51, 82, 256]
     """
     positive_integer(num_records=num_records)
-    return int(min(256, max(16, round(16 * (num_records / 1000) ** (1 / 3)))))
+    return int(min(256, max(16, round(32 * (num_records / 1000) ** (1 / 3)))))
 
 
 def make_grid(bounds: Bounds, size: int) -> NDArray[np.float64]:
@@ -108,4 +108,4 @@ def _project(counts: NDArray[Any], total: int) -> NDArray[np.float64]:
     """Nearest vector, in the Euclidean sense, without negative entries and with the given sum."""
     falling = np.sort(counts)[::-1].astype(np.float64)
     excess = (np.cumsum(falling) - total) / np.arange(1, len(falling) + 1)
-    return np.maximum(counts - excess[np.flatnonzero(falling > excess)[-1]], 0.0)
+    return np.asarray(np.maximum(counts - excess[np.flatnonzero(falling > excess)[-1]], 0.0))

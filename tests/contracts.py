@@ -1,7 +1,21 @@
 """What every member of a kind must pass: a new head or algorithm is one line here."""
 
-from conddp.algorithms import DPSGD, CondDP, SwitchCondDP
+import numpy as np
+
+from conddp.algorithms import (
+    DPSGD,
+    CondDP,
+    NonPrivate,
+    OneShot,
+    PrivateMean,
+    RandomizedLabels,
+    RROnBins,
+    SwitchCondDP,
+    WeightedLLP,
+)
+from conddp.algorithms.algorithm import Algorithm
 from conddp.algorithms.descent import Descent
+from conddp.label_prior import LabelPrior
 from conddp.models import MLP, FactorizationMachine, Head, Linear
 
 HEADS: dict[str, Head] = {
@@ -21,3 +35,21 @@ ALGORITHMS: dict[str, Descent] = {
     "switch": SwitchCondDP(num_steps=12),
     "switch-carry": SwitchCondDP(num_steps=12, optimizer="adam", optimizer_state="carry"),
 }
+
+KNOWN_PRIOR = LabelPrior(np.linspace(-6, 8, 15), np.ones(15))
+
+LABEL_ALGORITHMS: dict[str, Algorithm] = {  # protect labels only
+    "rr-on-bins": RROnBins(),
+    "rr-on-bins-published": RROnBins(recalibrate=False, smoothing=0.0, grid_size=20),
+    "rr-on-bins-known-prior": RROnBins(prior=KNOWN_PRIOR),
+    "unbiased": RandomizedLabels(randomizer="unbiased", grid_size=9),
+    "binary": RandomizedLabels(randomizer="binary"),
+    "laplace": RandomizedLabels(randomizer="laplace"),
+    "staircase": RandomizedLabels(randomizer="staircase"),
+    "weighted-llp": WeightedLLP(),
+    "weighted-llp-half": WeightedLLP(noisy_share=0.5, used_share=0.9),
+    "one-shot": OneShot(),
+    "one-shot-spherical": OneShot(noise="spherical"),
+}
+
+REFERENCES: dict[str, Algorithm] = {"mean": PrivateMean(), "non-private": NonPrivate()}

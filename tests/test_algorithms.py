@@ -61,16 +61,20 @@ def test_the_run_makes_exactly_the_accounted_releases(
     monkeypatch.setattr("conddp.training.add_noise", count)
     result = algorithm.fit(dataset(rng), BUDGET, random_source=RandomSource.of(0))
     event = result.guarantee.event
+    assert event is not None
     assert released == [(event.noise_multiplier, result.settings["clip_norm"])] * event.num_steps
 
 
 @pytest.mark.parametrize("neighbouring", Neighbouring)
 def test_noise_follows_the_relation(rng: np.random.Generator, neighbouring: Neighbouring) -> None:
     result = CondDP().fit(dataset(rng), BUDGET, neighbouring=neighbouring, random_source=RandomSource.of(0))
-    assert result.guarantee.neighbouring is result.guarantee.event.neighbouring is neighbouring
+    event = result.guarantee.event
+    assert event is not None
+    assert result.guarantee.neighbouring is event.neighbouring is neighbouring
     half = CondDP().fit(dataset(rng), BUDGET, neighbouring=Neighbouring.ZERO_OUT, random_source=RandomSource.of(0))
     factor = 2.0 if neighbouring is Neighbouring.REPLACE else 1.0
-    assert result.guarantee.event.noise_multiplier == pytest.approx(factor * half.guarantee.event.noise_multiplier)
+    assert half.guarantee.event is not None
+    assert event.noise_multiplier == pytest.approx(factor * half.guarantee.event.noise_multiplier)
 
 
 def test_choices_do_not_depend_on_private_values(rng: np.random.Generator) -> None:

@@ -70,8 +70,10 @@ def test_every_algorithm_and_head_is_in_the_readme() -> None:
     from conddp.estimators import ALGORITHMS, HEADS
 
     text = (ROOT / "README.md").read_text()
-    for kind in (*ALGORITHMS.values(), *HEADS.values()):
-        assert f"`{kind.__name__}`" in text
+    for each in (*ALGORITHMS.values(), *HEADS.values()):
+        assert f"`{type(each).__name__}`" in text
+    for name in ALGORITHMS:
+        assert f'"{name}"' in text
 
 
 def test_the_changelog_has_a_privacy_heading() -> None:

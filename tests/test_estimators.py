@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from conddp import MLP, CondDP, Neighbouring, PrivacyBudget, PrivacyLedger, PrivateRegressor
 from conddp.errors import BudgetExceeded, LedgerError, SchemaError
+from conddp.estimators import ALGORITHMS
 
 COLUMNS = ("rooms", "age", "income")
 
@@ -33,6 +34,8 @@ def regressor(**settings: Any) -> PrivateRegressor:
         PrivateRegressor(label_bounds=(-1000, 1000)),
         PrivateRegressor(label_bounds=(-1000, 1000), algorithm="dpsgd", fit_intercept=False),
         PrivateRegressor(label_bounds=(-1000, 1000), algorithm="switch-cond-dp", head=MLP(hidden=(4,))),
+        PrivateRegressor(label_bounds=(-1000, 1000), algorithm="rr-on-bins"),
+        PrivateRegressor(label_bounds=(-1000, 1000), algorithm="one-shot"),
     ]
 )
 @pytest.mark.filterwarnings("ignore:Skipping check_array_api_input")
@@ -84,6 +87,18 @@ def test_predictions_stay_within_the_label_bounds(rng: np.random.Generator) -> N
     model = regressor(label_bounds=(60, 90)).fit(X, y)
     predictions = model.predict(1000 * X)
     assert predictions.min() >= 60 and predictions.max() <= 90
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_named_algorithm_fits_a_linear_head(rng: np.random.Generator, name: str) -> None:
+    X, y = records(rng)
+    model = regressor(algorithm=name, epsilon=8.0).fit(X, y)
+    assert np.isfinite(model.predict(X)).all()
+    assert model.coef_.shape == (3,)
+    if name == "non-private":
+        assert "NOT differentially private" in str(model.guarantee_)
+    else:
+        assert model.guarantee_.epsilon == 8.0
 
 
 @pytest.mark.parametrize("head", ["linear", "mlp", "fm", MLP(hidden=(3,), activation="tanh")])
@@ -228,8 +243,8 @@ def test_the_guarantee_has_everything_as_fields(rng: np.random.Generator) -> Non
 
 def test_a_mini_batch_guarantee_names_its_assumption(rng: np.random.Generator) -> None:
     X, y = records(rng)
-    guarantee = regressor(algorithm=CondDP(batch_size=200, num_steps=20)).fit(X, y).guarantee_
+    guarantee: Any = regressor(algorithm=CondDP(batch_size=200, num_steps=20)).fit(X, y).guarantee_
     assert guarantee.event.sampling_probability == pytest.approx(0.1)
     assert "supported numerically, not proved" in str(guarantee)
-    whole = regressor(algorithm=CondDP(batch_size=10_000, num_steps=20)).fit(X, y).guarantee_
+    whole: Any = regressor(algorithm=CondDP(batch_size=10_000, num_steps=20)).fit(X, y).guarantee_
     assert whole.event.is_full_batch

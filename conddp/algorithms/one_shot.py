@@ -32,14 +32,14 @@ class OneShot:
 
     Parameters
     ----------
-    noise : {"spherical", "optimal"}
-        Noise of the same size in all conditioned directions, calibrated to the longest row; or with the covariance that
-        gives the least expected error (:func:`compute_noise_shape`).
+    noise : {"optimal", "spherical"}
+        Noise with the covariance that gives the least expected error (:func:`compute_noise_shape`), or of the same size
+        in all conditioned directions; both calibrated to the longest row.
     shrink : bool
         Shrink the result by its known noise variance: a ridge chosen by empirical Bayes from released numbers, free.
     """
 
-    noise: Literal["spherical", "optimal"] = "spherical"
+    noise: Literal["optimal", "spherical"] = "optimal"
     shrink: bool = True
 
     def __post_init__(self) -> None:
@@ -102,7 +102,7 @@ class OneShot:
         return np.asarray(spread * np.linalg.solve(spread * np.eye(len(released)) + covariance, released))
 
 
-def compute_noise_shape(rows: NDArray[Any], *, num_rounds: int = 200, tolerance: float = 1e-3) -> NDArray[np.float64]:
+def compute_noise_shape(rows: NDArray[Any], *, num_rounds: int = 300, tolerance: float = 0.01) -> NDArray[np.float64]:
     r"""Root A of the noise covariance :math:`Q = A A^\top` with the least expected error for whitened rows.
 
     Minimises :math:`\mathrm{tr}\,Q` subject to :math:`u_i^\top Q^{-1} u_i \le 1` for all rows: the optimum is
@@ -112,13 +112,23 @@ def compute_noise_shape(rows: NDArray[Any], *, num_rounds: int = 200, tolerance:
     Privacy
         Reads conditioned public rows only: no cost. Any positive definite answer is safe, the best one or not, because
         the caller calibrates to the longest row under it.
+
+    Parameters
+    ----------
+    rows : array of shape (n, k)
+        Whitened rows, with the identity as Gram matrix.
+    num_rounds : int
+        Rounds at most.
+    tolerance : float
+        Stop when the expected error is within this share of the least possible.
     """
     weights = np.ones(len(rows))
     for _ in range(num_rounds):
         squared, V = np.linalg.eigh((rows * weights[:, None]).T @ rows)
         values = np.sqrt(np.maximum(squared, squared[-1] * 1e-12))  # eigenvalues of Q
         lengths = (((rows @ V) ** 2) / values).sum(axis=1)
-        if abs(lengths.max() - 1) <= tolerance:
+        # Weights bound every feasible trace from below by tr(Q)^2 / sum(weights); Q itself needs tr(Q) max(lengths).
+        if lengths.max() * weights.sum() <= (1 + tolerance) * values.sum():
             break
         weights = weights * lengths
     return np.asarray((V * np.sqrt(values)) @ V.T)
