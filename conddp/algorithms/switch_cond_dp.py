@@ -7,7 +7,8 @@ from conddp._validate import in_range, one_of
 from conddp.algorithms.cond_dp import CondDP
 from conddp.algorithms.descent import Phase
 from conddp.conditioning import ConditioningMatrix, Spectrum
-from conddp.optimizers import Optimizer
+from conddp.models import Head
+from conddp.optimizers import Optimizer, OptimizerName
 
 __all__ = ["SwitchCondDP"]
 
@@ -38,6 +39,10 @@ class SwitchCondDP(CondDP):
         in_range(0.0, 1.0, switch=self.switch)
         one_of(("columns", "none"), feature_scaling=self.feature_scaling)
         one_of(("carry", "reset"), optimizer_state=self.optimizer_state)
+
+    def choose_optimizer(self, head: Head, *, num_private: int) -> OptimizerName:
+        """Adam: one rate of plain steps does not suit both conditioned features and the features themselves."""
+        return self.optimizer or "adam"
 
     def phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
         """Conditioned steps, then steps without conditioning; a phase of no steps is left out."""

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
 
-from conddp.algorithms import DPSGD, CondDP
-from conddp.algorithms.descent import Descent
+from conddp.algorithms import DPSGD, CondDP, OneShot, RROnBins, SwitchCondDP
+from conddp.algorithms.algorithm import Algorithm
 from conddp.ledger import PrivacyBudget
 from conddp.noise import RandomSource
 from tests.conftest import load_or_skip
 
 
-def ratio_to_least_squares(name: str, algorithm: Descent, epsilon: float) -> float:
+def ratio_to_least_squares(name: str, algorithm: Algorithm, epsilon: float) -> float:
     train, test = load_or_skip(name).split(random_state=42)
     bounds = train.label.bounds
     label = bounds.clamp(test.label.values)
@@ -28,6 +28,12 @@ def ratio_to_least_squares(name: str, algorithm: Descent, epsilon: float) -> flo
 @pytest.mark.parametrize(("epsilon", "limit"), [(0.25, 1.08), (1.0, 1.02), (4.0, 1.01)])
 def test_cond_dp_is_close_to_non_private_least_squares(name: str, epsilon: float, limit: float) -> None:
     assert ratio_to_least_squares(name, CondDP(), epsilon) <= limit
+
+
+@pytest.mark.parametrize("name", ["ca_housing", "wine", "energy"])
+@pytest.mark.parametrize("algorithm", [SwitchCondDP(), OneShot(), RROnBins()], ids=lambda each: type(each).__name__)
+def test_other_algorithms_are_sensible_as_they_come(name: str, algorithm: Algorithm) -> None:
+    assert ratio_to_least_squares(name, algorithm, 1.0) <= 1.2
 
 
 @pytest.mark.parametrize("name", ["ca_housing", "wine", "energy"])
