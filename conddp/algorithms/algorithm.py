@@ -1,27 +1,92 @@
-"""What every algorithm has, and the steps that all of them take alike."""
+"""What every algorithm has, and what all of them do alike: check, record the cost, state the guarantee."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from conddp.accounting import GaussianEvent
 from conddp.data import Dataset
 from conddp.errors import PrivacyError
-from conddp.fitted import FitResult
+from conddp.fitted import FitResult, FittedModel
 from conddp.guarantee import Guarantee
 from conddp.ledger import LedgerEntry, PrivacyBudget, PrivacyLedger
-from conddp.models import Head
+from conddp.models import Head, Linear
 from conddp.neighbouring import Neighbouring
 from conddp.noise import RandomSource
 from conddp.training import Callback
 
-__all__ = ["Algorithm", "bound_rounding", "make_guarantee", "require_labels_only", "require_replace", "spend"]
+__all__ = ["Algorithm", "Task", "bound_rounding"]
 
 
-class Algorithm(Protocol):
+@dataclass(frozen=True)
+class Task:
+    """One fit: what an algorithm is given, and the two things that every algorithm does with it."""
+
+    name: str
+    dataset: Dataset
+    budget: PrivacyBudget
+    cost: PrivacyBudget
+    head: Head
+    neighbouring: Neighbouring
+    fit_intercept: bool
+    random_source: RandomSource
+    ledger: PrivacyLedger
+    callback: Callback | None
+
+    @property
+    def num_private(self) -> int:
+        """Number of private columns."""
+        return 0 if self.dataset.private is None else self.dataset.private.values.shape[1]
+
+    def spend(self, reason: str, settings: Mapping[str, Any]) -> None:
+        """Record the cost of the fit. To be called before private data are used, and once."""
+        entry = LedgerEntry(self.name, self.cost, reason, dict(settings))
+        self.ledger.spend(entry, neighbouring=self.neighbouring)
+
+    def note_free(self, what: str, reason: str) -> None:
+        """Record something that costs nothing, with the reason."""
+        entry = LedgerEntry(f"{self.name}: {what}", PrivacyBudget(0.0, 0.0), reason)
+        self.ledger.spend(entry, neighbouring=self.neighbouring)
+
+    def finish(
+        self,
+        model: FittedModel,
+        mechanism: str,
+        settings: Mapping[str, Any],
+        event: GaussianEvent | None = None,
+    ) -> FitResult:
+        """The result with its guarantee; ``mechanism`` is a sentence on what was released."""
+        dataset = self.dataset
+        guarantee = Guarantee(
+            self.cost,
+            self.neighbouring,
+            dataset.num_records,
+            dataset.label.name,
+            dataset.label.bounds,
+            dataset.public.names,
+            () if dataset.private is None else dataset.private.names,
+            mechanism,
+            self.random_source.seeded,
+            event,
+        )
+        return FitResult(model, guarantee, settings)
+
+
+class Algorithm(ABC):
     """A recipe from a data set and a budget to a model and its guarantee."""
+
+    labels_only: ClassVar[bool] = False  # private columns are refused
+    replace_only: ClassVar[bool] = False  # there is no null label, so ZERO_OUT has no meaning
+    linear_only: ClassVar[bool] = False  # other heads are refused
 
     def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
         """What a fit with this budget really costs: less where the algorithm needs no delta."""
+        return budget
+
+    @abstractmethod
+    def run(self, task: Task) -> FitResult:
+        """Choose from public information, spend, then train."""
 
     def fit(
         self,
@@ -35,59 +100,46 @@ class Algorithm(Protocol):
         ledger: PrivacyLedger | None = None,
         callback: Callback | None = None,
     ) -> FitResult:
-        """Record the cost, then train."""
+        """Train a model on the data set and pay for it.
 
+        Privacy
+            Costs ``self.cost(budget)`` under ``neighbouring``. What the ledger does not cover is refused before
+            anything is read, and the cost is recorded before labels or private columns are used.
 
-def spend(
-    ledger: PrivacyLedger | None,
-    name: str,
-    cost: PrivacyBudget,
-    neighbouring: Neighbouring,
-    *,
-    reason: str,
-    settings: Mapping[str, Any],
-) -> None:
-    """Record a cost before private data are used; without a ledger, check only that the cost is a cost."""
-    ledger = ledger or PrivacyLedger(cost, neighbouring=neighbouring)
-    ledger.spend(LedgerEntry(name, cost, reason, dict(settings)), neighbouring=neighbouring)
-
-
-def make_guarantee(
-    dataset: Dataset,
-    cost: PrivacyBudget,
-    neighbouring: Neighbouring,
-    mechanism: str,
-    random_source: RandomSource,
-    event: GaussianEvent | None = None,
-) -> Guarantee:
-    """The promise of a fit to this data set."""
-    return Guarantee(
-        cost,
-        neighbouring,
-        dataset.num_records,
-        dataset.label.name,
-        dataset.label.bounds,
-        dataset.public.names,
-        () if dataset.private is None else dataset.private.names,
-        mechanism,
-        random_source.seeded,
-        event,
-    )
-
-
-def require_labels_only(dataset: Dataset, name: str) -> None:
-    """Refuse private columns where only labels are protected."""
-    if dataset.private is not None:
-        raise PrivacyError(
-            f"{name} protects labels only, but columns {list(dataset.private.names)} are private. "
-            "Use an algorithm that protects them too, such as CondDP, or leave them out."
-        )
-
-
-def require_replace(neighbouring: Neighbouring, name: str) -> None:
-    """Refuse other relations where the mechanism has no null label."""
-    if neighbouring is not Neighbouring.REPLACE:
-        raise PrivacyError(f"{name} is defined under neighbouring='replace' only, got '{neighbouring}'.")
+        Parameters
+        ----------
+        dataset : Dataset
+            The records.
+        budget : PrivacyBudget
+            What this fit may cost.
+        head : Head, optional
+            The model; linear if None.
+        neighbouring : Neighbouring
+            The relation under which the budget is meant.
+        fit_intercept : bool
+            Whether the model has an intercept.
+        random_source : RandomSource, optional
+            Where chance comes from; a cryptographic generator if None.
+        ledger : PrivacyLedger, optional
+            Where the cost is recorded; a fresh one with just this cost if None.
+        callback : callable, optional
+            Called after every noisy step with :class:`~conddp.training.Progress`; returning True ends the run early.
+        """
+        name, cost, head = type(self).__name__, self.cost(budget), head or Linear()
+        if self.labels_only and dataset.private is not None:
+            raise PrivacyError(
+                f"{name} protects labels only, but columns {list(dataset.private.names)} are private. "
+                "Use an algorithm that protects them too, such as CondDP, or leave them out."
+            )
+        if self.replace_only and neighbouring is not Neighbouring.REPLACE:
+            raise PrivacyError(f"{name} is defined under neighbouring='replace' only, got '{neighbouring}'.")
+        if self.linear_only and not isinstance(head, Linear):
+            raise ValueError(f"{name} fits a linear head only, got head={head}.")
+        ledger = ledger or PrivacyLedger(cost, neighbouring=neighbouring)
+        ledger.check(name, cost, neighbouring)
+        source = random_source or RandomSource.of(None)
+        task = Task(name, dataset, budget, cost, head, neighbouring, fit_intercept, source, ledger, callback)
+        return self.run(task)
 
 
 def bound_rounding(n: int) -> float:

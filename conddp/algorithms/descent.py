@@ -1,7 +1,7 @@
 """Noisy gradient descent in phases: what DPSGD, Cond-DP and Switch-Cond-DP have in common."""
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 
 from conddp._validate import in_range, one_of, positive, positive_integer
 from conddp.accounting import GaussianEvent, calibrate_gaussian_mu, calibrate_noise_multiplier
-from conddp.algorithms.algorithm import bound_rounding, make_guarantee, spend
+from conddp.algorithms.algorithm import Algorithm, Task, bound_rounding
 from conddp.conditioning import ConditioningMatrix, Spectrum
-from conddp.data import Dataset
 from conddp.fitted import FitResult, FittedModel, move_parameters
-from conddp.ledger import PrivacyBudget, PrivacyLedger
+from conddp.ledger import PrivacyBudget
 from conddp.models import MLP, FactorizationMachine, Head, Inputs, Linear
 from conddp.neighbouring import Neighbouring
-from conddp.noise import RandomSource
 from conddp.optimizers import Optimizer, OptimizerName, make_optimizer
 from conddp.preprocessing import scale_label, scale_private
 from conddp.training import Callback, Progress, TrainingPlan, train
@@ -65,7 +63,7 @@ class DescentPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Descent(ABC):
+class Descent(Algorithm):
     """Settings of noisy gradient descent. What is left at None is chosen from public numbers by a rule.
 
     Labels are scaled to unit width by their declared bounds and conditioned features have a second moment of one, so
@@ -104,10 +102,6 @@ class Descent(ABC):
         if self.optimizer is not None:
             one_of(("sgd", "adam"), optimizer=self.optimizer)
         in_range(0.0, 1.0, averaging=self.averaging)
-
-    def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
-        """All of the budget."""
-        return budget
 
     @abstractmethod
     def phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
@@ -153,56 +147,19 @@ class Descent(ABC):
         phases = self.phases(spectrum, num_steps)
         return DescentPlan(phases, training, optimizer, self.learning_rate or learning_rate)
 
-    def fit(
-        self,
-        dataset: Dataset,
-        budget: PrivacyBudget,
-        *,
-        head: Head | None = None,
-        neighbouring: Neighbouring = Neighbouring.REPLACE,
-        fit_intercept: bool = True,
-        random_source: RandomSource | None = None,
-        ledger: PrivacyLedger | None = None,
-        callback: Callback | None = None,
-    ) -> FitResult:
-        """Train a model on the data set and pay for it.
+    def run(self, task: Task) -> FitResult:
+        """Train in phases.
 
         Privacy
-            Releases ``num_steps`` noisy sums of clipped gradients, calibrated to ``budget`` under ``neighbouring``.
-            The ledger is written before labels or private columns are used.
-
-        Parameters
-        ----------
-        dataset : Dataset
-            The records.
-        budget : PrivacyBudget
-            What this fit may cost; all of it is spent.
-        head : Head, optional
-            The model; linear if None.
-        neighbouring : Neighbouring
-            The relation under which the budget is meant.
-        fit_intercept : bool
-            Add a constant public column.
-        random_source : RandomSource, optional
-            Where chance comes from; a cryptographic generator if None.
-        ledger : PrivacyLedger, optional
-            Where the cost is recorded; a fresh one with this budget if None.
-        callback : callable, optional
-            Called after every step with :class:`~conddp.training.Progress`; returning True ends the run early.
+            Releases ``num_steps`` noisy sums of clipped gradients, calibrated to the budget. The conditioning matrix
+            and all settings come from public columns, n and the budget.
         """
-        head = head or Linear()
-        random_source = random_source or RandomSource.of(None)
-        ledger = ledger or PrivacyLedger(budget, neighbouring=neighbouring)
-        name = type(self).__name__
-        ledger.check(name, budget, neighbouring)
-
-        spectrum = Spectrum.of(dataset.public, constant=fit_intercept)
-        private = dataset.private
-        num_private = 0 if private is None else private.values.shape[1]
-        plan = self.plan(head, spectrum, budget, num_private=num_private, neighbouring=neighbouring)
+        dataset, head = task.dataset, task.head
+        spectrum = Spectrum.of(dataset.public, constant=task.fit_intercept)
+        plan = self.plan(head, spectrum, task.budget, num_private=task.num_private, neighbouring=task.neighbouring)
         training = plan.training
         event = GaussianEvent(
-            training.noise_multiplier, training.num_steps, training.sampling_probability, neighbouring
+            training.noise_multiplier, training.num_steps, training.sampling_probability, task.neighbouring
         )
         settings = {
             **asdict(training),
@@ -210,46 +167,29 @@ class Descent(ABC):
             "learning_rate": plan.learning_rate,
             "head": repr(head),
         }
-        spend(
-            ledger,
-            f"{name}: conditioning",
-            PrivacyBudget(0.0, 0.0),
-            neighbouring,
-            reason="reads public columns and n only",
-            settings={},
-        )
-        reason = "noisy sums of gradients clipped per record"
-        spend(ledger, f"{name}: training", budget, neighbouring, reason=reason, settings=settings)
-
-        parameters = self._descend(plan, head, dataset, fit_intercept, random_source.generator(), callback)
+        task.note_free("conditioning", "reads public columns and n only")
+        task.spend("noisy sums of gradients clipped per record", settings)
+        parameters = self._descend(plan, task)
         model = FittedModel(
             head,
-            head.layout(spectrum.num_columns, num_private),
+            head.layout(spectrum.num_columns, task.num_private),
             parameters[0],
-            fit_intercept,
+            task.fit_intercept,
             dataset.label.bounds,
-            () if private is None else private.bounds,
+            () if dataset.private is None else dataset.private.bounds,
         )
-        guarantee = make_guarantee(dataset, budget, neighbouring, str(event), random_source, event)
-        return FitResult(model, guarantee, settings)
+        return task.finish(model, str(event), settings, event)
 
-    def _descend(
-        self,
-        plan: DescentPlan,
-        head: Head,
-        dataset: Dataset,
-        center: bool,
-        generator: np.random.Generator,
-        callback: Callback | None,
-    ) -> NDArray[np.float64]:
+    def _descend(self, plan: DescentPlan, task: Task) -> NDArray[np.float64]:
         """Parameters on the public features themselves, shape (1, P)."""
-        label = scale_label(dataset.label, center=center)
+        dataset, head, num_private = task.dataset, task.head, task.num_private
+        generator = task.random_source.generator()
+        label = scale_label(dataset.label, center=task.fit_intercept)
         private = None
         if dataset.private is not None:
-            private = scale_private(dataset.private, center=center)
-        num_private = 0 if private is None else private.shape[1]
+            private = scale_private(dataset.private, center=task.fit_intercept)
         optimizer = make_optimizer(plan.optimizer, plan.learning_rate)
-        watch = None if callback is None else _Watch(callback, plan.training.num_steps)
+        watch = None if task.callback is None else _Watch(task.callback, plan.training.num_steps)
         current = plan.phases[0].conditioning
         layout = head.layout(current.num_parameters, num_private)
         parameters: NDArray[Any] = head.initialize(layout, generator)[None]

@@ -3,21 +3,16 @@
 import math
 from dataclasses import dataclass
 
-from conddp.algorithms.algorithm import make_guarantee, spend
-from conddp.data import Dataset
+from conddp.algorithms.algorithm import Algorithm, Task
 from conddp.fitted import FitResult
-from conddp.ledger import PrivacyBudget, PrivacyLedger
-from conddp.models import Head, Linear
-from conddp.neighbouring import Neighbouring
-from conddp.noise import RandomSource
+from conddp.ledger import PrivacyBudget
 from conddp.released import fit_released_labels
-from conddp.training import Callback
 
 __all__ = ["NonPrivate"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class NonPrivate:
+class NonPrivate(Algorithm):
     """Ordinary training on the labels and private columns themselves; costs an infinite epsilon.
 
     No finite ledger pays for it, and its guarantee says that there is none.
@@ -27,34 +22,22 @@ class NonPrivate:
         """Infinite, whatever the budget."""
         return PrivacyBudget(math.inf, 0.0)
 
-    def fit(
-        self,
-        dataset: Dataset,
-        budget: PrivacyBudget,
-        *,
-        head: Head | None = None,
-        neighbouring: Neighbouring = Neighbouring.REPLACE,
-        fit_intercept: bool = True,
-        random_source: RandomSource | None = None,
-        ledger: PrivacyLedger | None = None,
-        callback: Callback | None = None,
-    ) -> FitResult:
+    def run(self, task: Task) -> FitResult:
         """Train without noise.
 
         Privacy
             None. The ledger entry has an infinite cost.
         """
-        random_source = random_source or RandomSource.of(None)
-        cost = self.cost(budget)
-        spend(ledger, type(self).__name__, cost, neighbouring, reason="not private at all", settings={})
+        dataset = task.dataset
+        task.spend("not private at all", {})
         model = fit_released_labels(
-            head or Linear(),
+            task.head,
             dataset.public,
             dataset.label.bounds.clamp(dataset.label.values),
             dataset.label.bounds,
-            fit_intercept=fit_intercept,
-            generator=random_source.generator(),
+            fit_intercept=task.fit_intercept,
+            generator=task.random_source.generator(),
             private=dataset.private,
         )
         mechanism = "it was trained on labels and private columns without any noise, as a reference point."
-        return FitResult(model, make_guarantee(dataset, cost, neighbouring, mechanism, random_source), {})
+        return task.finish(model, mechanism, {})

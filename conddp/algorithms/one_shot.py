@@ -2,29 +2,24 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import one_of
 from conddp.accounting import calibrate_gaussian_mu
-from conddp.algorithms.algorithm import bound_rounding, make_guarantee, require_labels_only, spend
+from conddp.algorithms.algorithm import Algorithm, Task, bound_rounding
 from conddp.conditioning import ConditioningMatrix, Spectrum
-from conddp.data import Dataset
 from conddp.fitted import FitResult, FittedModel, move_parameters
-from conddp.ledger import PrivacyBudget, PrivacyLedger
-from conddp.models import Head, Linear
-from conddp.neighbouring import Neighbouring
-from conddp.noise import RandomSource
+from conddp.models import Linear
 from conddp.preprocessing import label_reach, scale_label
-from conddp.training import Callback
 
 __all__ = ["OneShot", "compute_noise_shape"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneShot:
+class OneShot(Algorithm):
     r"""Release :math:`\sum_i y_i u_i` once, with :math:`u_i` the conditioned row, and solve least squares with it.
 
     With public features the labels enter least squares through this sum alone. Any number of full-batch gradient steps
@@ -39,28 +34,16 @@ class OneShot:
         Shrink the result by its known noise variance: a ridge chosen by empirical Bayes from released numbers, free.
     """
 
+    labels_only: ClassVar[bool] = True
+    linear_only: ClassVar[bool] = True
+
     noise: Literal["optimal", "spherical"] = "optimal"
     shrink: bool = True
 
     def __post_init__(self) -> None:
         one_of(("spherical", "optimal"), noise=self.noise)
 
-    def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
-        """All of the budget."""
-        return budget
-
-    def fit(
-        self,
-        dataset: Dataset,
-        budget: PrivacyBudget,
-        *,
-        head: Head | None = None,
-        neighbouring: Neighbouring = Neighbouring.REPLACE,
-        fit_intercept: bool = True,
-        random_source: RandomSource | None = None,
-        ledger: PrivacyLedger | None = None,
-        callback: Callback | None = None,
-    ) -> FitResult:
+    def run(self, task: Task) -> FitResult:
         r"""Release, solve, shrink.
 
         Privacy
@@ -68,32 +51,28 @@ class OneShot:
             a label of unit width moves the sum by at most :math:`\max_i \|v_i\|` under REPLACE. Under ZERO_OUT a record
             is set to nothing, and the label reaches as far from zero as its bounds do.
         """
-        name = type(self).__name__
-        require_labels_only(dataset, name)
-        if not isinstance(head or Linear(), Linear):
-            raise ValueError(f"{name} fits linear heads only, got head={head}.")
-        random_source = random_source or RandomSource.of(None)
+        dataset, fit_intercept = task.dataset, task.fit_intercept
         n, bounds = dataset.num_records, dataset.label.bounds
         C = ConditioningMatrix.from_spectrum(Spectrum.of(dataset.public, constant=fit_intercept))
         Z = C.transform(dataset.public)
         shape = compute_noise_shape(Z / math.sqrt(n)) if self.noise == "optimal" else np.eye(Z.shape[1])
         V = np.linalg.solve(shape, Z.T).T  # rows in coordinates where the noise is spherical
         longest = float(np.sqrt((V * V).sum(axis=1)).max())
-        sensitivity = label_reach(dataset.label.bounds, neighbouring, center=fit_intercept) * longest
+        sensitivity = label_reach(bounds, task.neighbouring, center=fit_intercept) * longest
         sensitivity *= 1 + bound_rounding(n)
-        deviation = sensitivity / calibrate_gaussian_mu(budget.epsilon, budget.delta) / n
+        deviation = sensitivity / calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta) / n
         settings = {"noise": self.noise, "shrink": self.shrink, "noise_deviation": deviation}
-        spend(ledger, name, budget, neighbouring, reason="one noisy sum of labels times rows", settings=settings)
+        task.spend("one noisy sum of labels times rows", settings)
 
         label = scale_label(dataset.label, center=fit_intercept)
-        noise = random_source.generator().standard_normal(Z.shape[1])
+        noise = task.random_source.generator().standard_normal(Z.shape[1])
         released = shape @ (V.T @ label / n + deviation * noise)
         theta = self._shrink(released, deviation**2 * shape @ shape.T) if self.shrink else released
         linear = Linear()
         folded = move_parameters(linear, theta[None], num_private=0, source=C)
         model = FittedModel(linear, linear.layout(len(C.matrix), 0), folded[0], fit_intercept, bounds)
         mechanism = "One Gaussian release of a sum over all records was accounted exactly."
-        return FitResult(model, make_guarantee(dataset, budget, neighbouring, mechanism, random_source), settings)
+        return task.finish(model, mechanism, settings)
 
     @staticmethod
     def _shrink(released: NDArray[Any], covariance: NDArray[Any]) -> NDArray[Any]:

@@ -2,21 +2,18 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import in_range, one_of, positive_integer
-from conddp.algorithms.algorithm import make_guarantee, require_labels_only, require_replace, spend
+from conddp.algorithms.algorithm import Algorithm, Task
 from conddp.conditioning import ConditioningMatrix, Spectrum
 from conddp.data import Dataset, PublicFeatures
 from conddp.fitted import FitResult
 from conddp.label_prior import LabelPrior, choose_grid_size, estimate_label_prior, make_grid
-from conddp.ledger import PrivacyBudget, PrivacyLedger
-from conddp.models import Head, Linear
-from conddp.neighbouring import Neighbouring
-from conddp.noise import RandomSource
+from conddp.ledger import PrivacyBudget
 from conddp.randomizers import (
     LaplaceRandomizer,
     Randomizer,
@@ -26,7 +23,6 @@ from conddp.randomizers import (
     make_unbiased_response,
 )
 from conddp.released import fit_released_labels
-from conddp.training import Callback
 
 __all__ = ["RROnBins", "RandomizedLabels"]
 
@@ -34,7 +30,7 @@ LARGEST_PROGRAM = 25  # grid labels of the linear program, which then takes half
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomizedLabels:
+class RandomizedLabels(Algorithm):
     """Pure epsilon, local: every label is randomised once and the model sees nothing else of it.
 
     Parameters
@@ -56,6 +52,9 @@ class RandomizedLabels:
         known too. Uses released numbers only: free. False gives the published algorithms.
     """
 
+    labels_only: ClassVar[bool] = True
+    replace_only: ClassVar[bool] = True
+
     randomizer: Literal["bins", "unbiased", "binary", "laplace", "staircase"]
     prior: LabelPrior | None = field(default=None, compare=False)
     prior_share: float = 0.25
@@ -75,62 +74,47 @@ class RandomizedLabels:
         """Epsilon alone: the guarantee is pure."""
         return PrivacyBudget(budget.epsilon, 0.0)
 
-    def fit(
-        self,
-        dataset: Dataset,
-        budget: PrivacyBudget,
-        *,
-        head: Head | None = None,
-        neighbouring: Neighbouring = Neighbouring.REPLACE,
-        fit_intercept: bool = True,
-        random_source: RandomSource | None = None,
-        ledger: PrivacyLedger | None = None,
-        callback: Callback | None = None,
-    ) -> FitResult:
+    def run(self, task: Task) -> FitResult:
         """Randomise the labels once, then train on them.
 
         Privacy
             Pure epsilon under REPLACE: ``prior_share`` of it for a histogram of the labels where a prior is needed and
             not given (L1 sensitivity 2), the rest for one randomised value per label. Training is post-processing.
         """
-        name = type(self).__name__
-        require_labels_only(dataset, name)
-        require_replace(neighbouring, name)
-        random_source = random_source or RandomSource.of(None)
-        cost = self.cost(budget)
+        dataset, epsilon = task.dataset, task.budget.epsilon
         needs_prior = self.randomizer in ("bins", "unbiased") and self.prior is None
-        prior_epsilon = self.prior_share * budget.epsilon if needs_prior else 0.0
+        prior_epsilon = self.prior_share * epsilon if needs_prior else 0.0
         grid = self._make_grid(dataset)
         settings = {
             "randomizer": self.randomizer,
             "grid_size": len(grid),
             "recalibrate": self.recalibrate,
             "prior_epsilon": prior_epsilon,
-            "label_epsilon": budget.epsilon - prior_epsilon,
+            "label_epsilon": epsilon - prior_epsilon,
         }
-        spend(ledger, name, cost, neighbouring, reason="every label randomised once", settings=settings)
+        task.spend("every label randomised once", settings)
 
-        generator = random_source.generator()
+        generator = task.random_source.generator()
         prior = self.prior or LabelPrior(grid, np.ones(len(grid)))
         if needs_prior:
             prior = estimate_label_prior(dataset.label, grid, epsilon=prior_epsilon, rng=generator)
             prior = prior.smooth(self.smoothing)
-        randomizer = self._make_randomizer(dataset, prior, budget.epsilon - prior_epsilon)
+        randomizer = self._make_randomizer(dataset, prior, epsilon - prior_epsilon)
         released = randomizer.randomize(dataset.label.bounds.clamp(dataset.label.values), generator)
         if self.recalibrate:
             slope = randomizer.compute_slope(prior)
-            released = _recalibrate(released, slope, dataset.public, fit_intercept=fit_intercept)
+            released = _recalibrate(released, slope, dataset.public, fit_intercept=task.fit_intercept)
         model = fit_released_labels(
-            head or Linear(),
+            task.head,
             dataset.public,
             released,
             dataset.label.bounds,
-            fit_intercept=fit_intercept,
+            fit_intercept=task.fit_intercept,
             generator=generator,
         )
         mechanism = f"Every label was randomised once ({self.randomizer}, epsilon {settings['label_epsilon']:.4g})"
         mechanism += f" after a noisy histogram of all labels (epsilon {prior_epsilon:.4g})." if needs_prior else "."
-        return FitResult(model, make_guarantee(dataset, cost, neighbouring, mechanism, random_source), settings)
+        return task.finish(model, mechanism, settings)
 
     def _make_grid(self, dataset: Dataset) -> NDArray[np.float64]:
         if self.prior is not None:

@@ -2,28 +2,25 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from conddp._validate import in_range, positive
 from conddp.aggregation import calibrate_bag_size, compute_bag_delta, count_noisy
-from conddp.algorithms.algorithm import make_guarantee, require_labels_only, require_replace, spend
+from conddp.algorithms.algorithm import Algorithm, Task
 from conddp.conditioning import ConditioningMatrix, Spectrum
-from conddp.data import Dataset
 from conddp.errors import NotCalibrated
 from conddp.fitted import FitResult, FittedModel, move_parameters
-from conddp.ledger import PrivacyBudget, PrivacyLedger
-from conddp.models import Head, Linear
-from conddp.neighbouring import Neighbouring
-from conddp.noise import RandomSource
+from conddp.ledger import PrivacyBudget
+from conddp.models import Linear
 from conddp.preprocessing import scale_label
-from conddp.training import Callback
 
 __all__ = ["WeightedLLP"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeightedLLP:
+class WeightedLLP(Algorithm):
     """Learning from random weighted sums of labels (arXiv 2310.10092), with the smallest bags that the budget allows.
 
     Parameters
@@ -36,6 +33,10 @@ class WeightedLLP:
         Standard deviation of that noise over the width of the label's range.
     """
 
+    labels_only: ClassVar[bool] = True
+    replace_only: ClassVar[bool] = True
+    linear_only: ClassVar[bool] = True
+
     noisy_share: float = 1.0
     used_share: float = 0.6
     noise_scale: float = 1.0
@@ -44,22 +45,7 @@ class WeightedLLP:
         positive(noisy_share=self.noisy_share, used_share=self.used_share, noise_scale=self.noise_scale)
         in_range(0.0, 1.0, noisy_share=self.noisy_share, used_share=self.used_share)
 
-    def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
-        """All of the budget."""
-        return budget
-
-    def fit(
-        self,
-        dataset: Dataset,
-        budget: PrivacyBudget,
-        *,
-        head: Head | None = None,
-        neighbouring: Neighbouring = Neighbouring.REPLACE,
-        fit_intercept: bool = True,
-        random_source: RandomSource | None = None,
-        ledger: PrivacyLedger | None = None,
-        callback: Callback | None = None,
-    ) -> FitResult:
+    def run(self, task: Task) -> FitResult:
         """Sum labels in bags, then least squares on the bags.
 
         Privacy
@@ -71,18 +57,13 @@ class WeightedLLP:
         NotCalibrated
             If fewer bags come out than the model has coefficients, before anything is read.
         """
-        name = type(self).__name__
-        require_labels_only(dataset, name)
-        require_replace(neighbouring, name)
-        if not isinstance(head or Linear(), Linear):
-            raise ValueError(f"{name} fits linear heads only: sums of features say nothing about a nonlinear {head}.")
-        random_source = random_source or RandomSource.of(None)
+        dataset, fit_intercept = task.dataset, task.fit_intercept
         C = ConditioningMatrix.from_spectrum(Spectrum.of(dataset.public, constant=fit_intercept))
-        bag_size, num_bags = self._plan_bags(dataset.num_records, C.num_parameters, budget)
+        bag_size, num_bags = self._plan_bags(dataset.num_records, C.num_parameters, task.budget)
         settings = {"bag_size": bag_size, "num_bags": num_bags, "noisy": count_noisy(bag_size, self.noisy_share)}
-        spend(ledger, name, budget, neighbouring, reason="one weighted noisy sum of labels per bag", settings=settings)
+        task.spend("one weighted noisy sum of labels per bag", settings)
 
-        rng = random_source.generator()
+        rng = task.random_source.generator()
         members = rng.permutation(dataset.num_records)[: bag_size * num_bags].reshape(num_bags, bag_size)
         weights = rng.standard_normal(members.shape)
         noise = np.zeros(members.shape)
@@ -101,7 +82,7 @@ class WeightedLLP:
             f"{num_bags} random weighted sums of {bag_size} labels each, {settings['noisy']} of them with Gaussian "
             "noise, were accounted exactly, averaged over the public weights."
         )
-        return FitResult(model, make_guarantee(dataset, budget, neighbouring, mechanism, random_source), settings)
+        return task.finish(model, mechanism, settings)
 
     def _plan_bags(self, n: int, num_parameters: int, budget: PrivacyBudget) -> tuple[int, int]:
         """Bag size and number of bags, or an error that says what would be needed."""
