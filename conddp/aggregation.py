@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, log_ndtr
+from scipy.special import betaincc, betaln, log_ndtr
 
 from conddp._validate import in_range, positive, positive_integer
 from conddp.errors import NotCalibrated
@@ -58,8 +58,8 @@ def compute_bag_delta(
 
 
 def count_noisy(bag_size: int, noisy_share: float) -> int:
-    """Number of labels of a bag that get noise: the share, rounded up."""
-    return math.ceil(noisy_share * bag_size - 1e-9)
+    """Number of labels of a bag that get noise: the share, rounded up, and at least one."""
+    return max(1, math.ceil(noisy_share * bag_size - 1e-9))
 
 
 def calibrate_bag_size(
@@ -83,14 +83,14 @@ def calibrate_bag_size(
         )
 
     high = 1
-    while spent(high) > delta:
+    while not spent(high) <= delta:  # so that anything but a proven bound is refused
         high *= 2
         if high > LARGEST_BAG:
             raise NotCalibrated(f"No bag size up to {LARGEST_BAG} gives epsilon={epsilon} at delta={delta}.")
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if spent(middle) > delta else (low, middle)
+        low, high = (low, middle) if spent(middle) <= delta else (middle, high)
     return high
 
 
@@ -105,7 +105,8 @@ def _mean_over_beta(b: float, label_range: float, epsilon: float, *, odds: bool)
     log_density = np.log(2.0) + (b - 1) * log_rest - betaln(0.5, b)
     mu = label_range * (root / np.exp(0.5 * log_rest) if odds else root)
     integrand = _gaussian_delta(mu, epsilon) * np.exp(log_density) * root * (1 - root)
-    return float(np.trapezoid(integrand, logit))
+    beyond = betaincc(0.5, b, root[-1] ** 2)  # what the rule leaves out above, where delta is at most 1
+    return float(np.trapezoid(integrand, logit) + beyond)
 
 
 def _gaussian_delta(mu: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:

@@ -230,10 +230,13 @@ def _sum_gram(
             gram = np.zeros((block.shape[1], block.shape[1]))
         elif len(gram) != block.shape[1]:
             raise SchemaError("chunks of public features must all have the same columns.")
-        gram += block.T @ block
+        with np.errstate(over="ignore", invalid="ignore"):
+            gram += block.T @ block
         num_records += len(block)
     if gram is None:
         raise SchemaError("there are no public features: the iterator of chunks is empty.")
+    if not np.isfinite(gram).all():
+        raise SchemaError("a public column is too large to be squared in floating point. Scale it down.")
     if len(gram) == 0:
         raise SchemaError(
             "there is no public column and no intercept. Make a column public, or keep fit_intercept=True."

@@ -11,7 +11,7 @@ from conddp._validate import in_range, positive, positive_integer
 from conddp.data import Labels
 from conddp.schema import Bounds
 
-__all__ = ["LabelPrior", "choose_grid_size", "estimate_label_prior", "make_grid"]
+__all__ = ["LabelPrior", "choose_grid_size", "draw_geometric", "estimate_label_prior", "make_grid"]
 
 
 def choose_grid_size(num_records: int) -> int:
@@ -92,20 +92,27 @@ def estimate_label_prior(
 
     Privacy
         Pure ``epsilon`` under REPLACE: a replaced label leaves one cell and enters another, so the counts move by 2 in
-        L1, and each gets discrete Laplace noise of scale 2 / epsilon (exact: no floating-point noise is released).
+        L1, and each gets discrete Laplace noise of scale 2 / epsilon (whole numbers: no low-order bits to attack).
         The rest is post-processing: the nearest counts that are not negative and add up to n, which is public. Clipping
         alone would leave the noise of empty cells in, and with it a bias of the mean. The caller has recorded the cost.
     """
     positive(epsilon=epsilon)
     uniform = LabelPrior(grid, np.ones(len(grid)))
     counts = np.bincount(uniform.locate(label.bounds.clamp(label.values)), minlength=len(grid))
-    chance = -math.expm1(-epsilon / 2)  # difference of two geometric variables: P(z) falls as exp(-epsilon |z| / 2)
-    noise = rng.geometric(chance, size=len(grid)) - rng.geometric(chance, size=len(grid))
+    # The difference of two geometric variables has P(z) falling as exp(-epsilon |z| / 2).
+    noise = draw_geometric(epsilon / 2, len(grid), rng) - draw_geometric(epsilon / 2, len(grid), rng)
     return LabelPrior(grid, _project(counts + noise, len(label.values)))
+
+
+def draw_geometric(rate: float, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Whole numbers from 1 on whose chances fall by exp(-rate) a step, with a tail far beyond 53 bits."""
+    return np.maximum(np.ceil(rng.standard_exponential(size) / rate), 1.0)
 
 
 def _project(counts: NDArray[Any], total: int) -> NDArray[np.float64]:
     """Nearest vector, in the Euclidean sense, without negative entries and with the given sum."""
     falling = np.sort(counts)[::-1].astype(np.float64)
     excess = (np.cumsum(falling) - total) / np.arange(1, len(falling) + 1)
+    if not (falling > excess).any():  # counts so large that n is lost in them
+        return np.ones(len(counts))
     return np.asarray(np.maximum(counts - excess[np.flatnonzero(falling > excess)[-1]], 0.0))

@@ -181,6 +181,8 @@ class PrivacyLedger:
             )
         if self.path is not None:
             self._read()
+        if math.isinf(cost.epsilon) and not math.isinf(self.budget.epsilon):
+            raise BudgetExceeded(f"{what} is not private at all, and no finite budget covers it.")
         if not self.budget.covers(self.spent + cost):
             raise BudgetExceeded(
                 f"{what} needs {cost}, but {self.remaining} remains of {self.budget}. "

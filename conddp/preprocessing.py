@@ -25,11 +25,11 @@ def scale_label(label: Labels, *, center: bool = True, dtype: DTypeLike = np.flo
     return ((bounds.clamp(label.values) - (bounds.midpoint if center else 0.0)) / bounds.width).astype(dtype)
 
 
-def label_reach(bounds: Bounds, neighbouring: Neighbouring, *, center: bool = True) -> float:
-    """How far a scaled label can move between neighbours: across its range, or from its furthest end to zero."""
+def label_reach(bounds: Bounds, neighbouring: Neighbouring) -> float:
+    """How far a label, centred and scaled, can move between neighbours: across its range, or from an end to zero."""
     if neighbouring is Neighbouring.REPLACE:
         return 1.0
-    return 0.5 if center else max(abs(bounds.low), abs(bounds.high)) / bounds.width
+    return max(bounds.midpoint - bounds.low, bounds.high - bounds.midpoint) / bounds.width
 
 
 def restore_label(scaled: NDArray[Any], bounds: Bounds, *, center: bool = True) -> NDArray[np.float64]:

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from conddp._validate import positive
-from conddp.errors import CondDPError
-from conddp.label_prior import LabelPrior
+from conddp.label_prior import LabelPrior, draw_geometric
 from conddp.schema import Bounds
 
 __all__ = [
@@ -61,6 +60,11 @@ class FiniteRandomizer:
     grid: NDArray[np.float64]
     outputs: NDArray[np.float64]
     probabilities: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        table = self.probabilities
+        if not (np.isfinite(table).all() and (table >= 0).all() and np.allclose(table.sum(axis=1), 1.0, atol=1e-9)):
+            raise ValueError("a table of probabilities must not be negative, and its rows must sum to one.")
 
     @property
     def epsilon(self) -> float:
@@ -153,7 +157,7 @@ def compute_optimal_bins(prior: LabelPrior, epsilon: float) -> tuple[NDArray[np.
             found.append(int(previous[found[-1]]))
         edges = np.array(found[::-1])
         error = float(cost(edges[:-1], edges[1:]).sum()) / (len(edges) - 2 + math.exp(epsilon))
-        if not error < best * (1 - 1e-12):
+        if not error < best - 1e-12 * abs(best):
             break
         starts, best = edges[:-1], error
     ends = np.append(starts[1:], k)
@@ -165,9 +169,10 @@ def make_binary_response(bounds: Bounds, epsilon: float, grid: NDArray[np.float6
     r"""Debiased binary randomised response: one of two outputs, with mean equal to the label.
 
     Outputs are :math:`c \pm \frac{R}{2} \frac{e^\epsilon + 1}{e^\epsilon - 1}` with c the middle and R the width of the
-    bounds. Only labels at the bounds attain the ratio :math:`e^\epsilon`.
+    bounds. Only labels at the bounds attain the ratio :math:`e^\epsilon`; grid labels beyond them are moved there.
     """
     positive(epsilon=epsilon)
+    grid = np.unique(bounds.clamp(grid))
     reach = bounds.width / 2 / math.tanh(epsilon / 2)
     upper = 0.5 + (grid - bounds.midpoint) / (2 * reach)
     outputs = np.array([bounds.midpoint - reach, bounds.midpoint + reach])
@@ -196,13 +201,19 @@ def make_unbiased_response(
         Declared range of the label.
     num_outputs : int, optional
         Number of candidate outputs; four times the grid plus one if None.
+
+    Guarantees
+        The table's epsilon is at most ``epsilon`` and its means are the grid labels to 1e-6 of the width.
     """
     positive(epsilon=epsilon)
     grid, k = prior.grid, len(prior.grid)
-    m = num_outputs or 4 * k + 1
-    reach = 1.5 * bounds.width / 2 / math.tanh(epsilon / 2)
+    if grid[0] < bounds.low or grid[-1] > bounds.high:
+        raise ValueError(f"the prior's grid must lie within the bounds [{bounds.low}, {bounds.high}].")
     binary = make_binary_response(bounds, epsilon, grid)
-    outputs = np.union1d(np.linspace(bounds.midpoint - reach, bounds.midpoint + reach, m), binary.outputs)
+    reach = binary.outputs[1] - bounds.midpoint
+    # In units of the reach and from the middle, so that the program looks the same whatever the label's units.
+    labels = (grid - bounds.midpoint) / reach
+    outputs = np.union1d(np.linspace(-1.5, 1.5, num_outputs or 4 * k + 1), [-1.0, 1.0])
     m = len(outputs)
     target = epsilon - 1e-6 * min(1.0, epsilon)  # the solver's answer is repaired below, within this margin
 
@@ -218,36 +229,33 @@ def make_unbiased_response(
     unequal: Any = scipy.sparse.vstack([lower, upper], format="csr")
     equal: Any = scipy.sparse.vstack([rows, means], format="csr")
     objective = np.concatenate(
-        [((outputs[None, :] - grid[:, None]) ** 2 * np.maximum(prior.weights, 1e-6)[:, None]).ravel(), np.zeros(m)]
+        [((outputs[None, :] - labels[:, None]) ** 2 * np.maximum(prior.weights, 1e-6)[:, None]).ravel(), np.zeros(m)]
     )
     solution = linprog(
         objective,
         A_ub=unequal,
         b_ub=np.zeros(2 * k * m),
         A_eq=equal,
-        b_eq=np.concatenate([np.ones(k), grid]),
+        b_eq=np.concatenate([np.ones(k), labels]),
         bounds=(0, None),
         method="highs",
     )
-    if solution.x is None:
-        raise CondDPError(f"the linear program of the unbiased randomiser was not solved: {solution.message}.")
-    return _repair(FiniteRandomizer(grid, outputs, solution.x[: k * m].reshape(k, m)), epsilon)
+    if solution.status == 0 and solution.x is not None:
+        table = _repair(solution.x[: k * m].reshape(k, m), epsilon)
+        keep = table.max(axis=0) > 0
+        found = FiniteRandomizer(grid, bounds.midpoint + reach * outputs[keep], table[:, keep])
+        if found.epsilon <= epsilon and np.abs(found.means - grid).max() <= 1e-6 * bounds.width:
+            return found
+    # Where the solver fails, at extreme epsilon, the binary response is feasible and close to the best.
+    return binary
 
 
-def _repair(found: FiniteRandomizer, epsilon: float) -> FiniteRandomizer:
+def _repair(table: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
     """A table that is exactly a randomiser: outputs that hardly occur are dropped, ratios and rows made exact."""
-    table = np.where(found.probabilities.max(axis=0) > 1e-8, np.maximum(found.probabilities, 0.0), 0.0)
-    floor = table.max(axis=0) * math.exp(-epsilon * (1 - 1e-7))
-    table = np.maximum(table, floor)
-    table /= table.sum(axis=1, keepdims=True)
-    repaired = FiniteRandomizer(found.grid, found.outputs, table)
-    if repaired.epsilon > epsilon:
-        raise CondDPError(
-            f"the unbiased randomiser came out with epsilon {repaired.epsilon:.6g} instead of {epsilon:.6g}. "
-            "Use a coarser grid."
-        )
-    keep = table.max(axis=0) > 0
-    return FiniteRandomizer(found.grid, found.outputs[keep], table[:, keep])
+    table = np.where(table.max(axis=0) > 1e-8, np.maximum(table, 0.0), 0.0)
+    table = np.maximum(table, table.max(axis=0) * math.exp(-epsilon * (1 - 1e-7)))
+    repaired: NDArray[np.float64] = table / table.sum(axis=1, keepdims=True)
+    return repaired
 
 
 @dataclass(frozen=True)
@@ -293,7 +301,7 @@ class StaircaseRandomizer:
         clamped = self.bounds.clamp(label)
         n = len(clamped)
         share, fall = 1 / (1 + math.exp(self.epsilon / 2)), math.exp(-self.epsilon)
-        step = rng.geometric(-math.expm1(-self.epsilon), size=n) - 1
+        step = draw_geometric(self.epsilon, n, rng) - 1
         inner = rng.random(n) < share / (share + (1 - share) * fall)
         within = rng.random(n)
         distance = step + np.where(inner, share * within, share + (1 - share) * within)

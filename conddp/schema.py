@@ -15,6 +15,8 @@ from conddp.errors import SchemaError
 
 __all__ = ["Bounds", "Column", "Role", "Schema"]
 
+LARGEST_BOUND, SMALLEST_SHARE = 1e100, 1e-12  # of bounds, and of their width in their size
+
 
 class Role(Enum):
     """Who may see a column."""
@@ -51,6 +53,11 @@ class Bounds:
             raise SchemaError(f"bounds must be finite, got [{low}, {high}].")
         if not low < high:
             raise SchemaError(f"bounds must have low < high, got [{low}, {high}].")
+        size = max(abs(low), abs(high))
+        if size > LARGEST_BOUND or high - low < SMALLEST_SHARE * size:
+            raise SchemaError(
+                f"bounds [{low}, {high}] cannot be told apart, or squared, in floating point. Change the units."
+            )
 
     @classmethod
     def of(cls, value: object, *, column: str) -> "Bounds":

@@ -68,3 +68,19 @@ def test_one_noisy_label_alone_is_the_gaussian_mechanism() -> None:
 
     found = compute_bag_delta(1.0, bag_size=1, noisy_share=1.0, label_range=2.0)
     assert found == pytest.approx(compute_gaussian_delta(2.0, 1.0))
+
+
+def test_a_share_that_rounds_to_nothing_still_gets_noise() -> None:
+    assert count_noisy(1, 1e-10) == count_noisy(10**6, 1e-12) == 1
+    assert compute_bag_delta(0.1, bag_size=1, noisy_share=1e-10) > 0.1
+
+
+@pytest.mark.parametrize("label_range", [1e-5, 1e-6, 1e-7])
+def test_the_far_tail_of_the_weights_is_counted(label_range: float) -> None:
+    # One noisy label among two: for the other one the ratio of weights is Cauchy, whose long tail the mean follows.
+    found = compute_bag_delta(1.0, bag_size=2, noisy_share=0.5, label_range=label_range)
+    edges = np.logspace(-3, 12, 200_001)
+    density = 2 / (math.pi * (1 + (edges / label_range) ** 2)) / label_range
+    reference = 0.5 * float(np.trapezoid(gaussian_delta(edges, 1.0) * density * edges, np.log(edges)))
+    assert found >= reference * (1 - 1e-3)
+    assert found <= 2 * reference + 1e-6

@@ -160,6 +160,8 @@ def test_nothing_to_learn_from_is_an_error() -> None:
         Spectrum.of(PublicFeatures(np.empty((4, 0))), constant=False)
     with pytest.raises(SchemaError, match="the iterator of chunks is empty"):
         Spectrum.of([])
+    with pytest.raises(SchemaError, match="too large to be squared"):
+        Spectrum.of(PublicFeatures(np.full((4, 2), 1e160)))
     with pytest.raises(SchemaError, match="same columns"):
         Spectrum.of([PublicFeatures(np.ones((2, 2))), PublicFeatures(np.ones((2, 3)))])
 

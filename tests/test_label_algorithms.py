@@ -15,6 +15,7 @@ from conddp.algorithms.one_shot import compute_noise_shape
 from conddp.conditioning import ConditioningMatrix, Spectrum
 from conddp.data import Dataset, Labels, PublicFeatures
 from conddp.errors import BudgetExceeded, NotCalibrated, PrivacyError
+from conddp.label_prior import LabelPrior
 from conddp.ledger import PrivacyBudget, PrivacyLedger
 from conddp.models import MLP, FactorizationMachine, Linear
 from conddp.neighbouring import Neighbouring
@@ -24,7 +25,7 @@ from tests.contracts import LABEL_ALGORITHMS, REFERENCES
 from tests.test_algorithms import dataset
 
 BUDGET = PrivacyBudget(4.0, 1e-5)
-PURE = {name for name, algorithm in LABEL_ALGORITHMS.items() if isinstance(algorithm, RandomizedLabels)}
+PURE = [name for name, algorithm in LABEL_ALGORITHMS.items() if isinstance(algorithm, RandomizedLabels)]
 
 
 @pytest.mark.parametrize("name", LABEL_ALGORITHMS)
@@ -93,7 +94,7 @@ def test_the_non_private_optimum_is_least_squares_and_says_that_it_is_not_privat
     expected = rows @ np.linalg.lstsq(rows, data.label.values, rcond=None)[0]
     assert result.model.predict(data.public, data.private) == pytest.approx(np.clip(expected, -6, 8), abs=1e-6)
     assert str(result.guarantee).startswith("This model is NOT differentially private")
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded, match="not private at all, and no finite budget covers it"):
         NonPrivate().fit(data, BUDGET, ledger=PrivacyLedger(PrivacyBudget(1e9, 0.5)))
 
 
@@ -264,3 +265,46 @@ def test_references_work_without_private_columns_too(rng: np.random.Generator, n
     data = dataset(rng, private=False)
     result = REFERENCES[name].fit(data, BUDGET, head=Linear())
     assert np.isfinite(result.model.predict(data.public)).all()
+
+
+def test_the_smallest_share_of_noisy_labels_is_private_all_the_same() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 2))
+    data = Dataset(PublicFeatures(X), None, Labels(X @ [1.0, -1.0] + 5, Bounds(0, 10)))
+    with pytest.raises(NotCalibrated):
+        WeightedLLP(noisy_share=1e-10, used_share=1.0).fit(data, PrivacyBudget(0.1, 1e-6))
+
+
+def test_a_known_prior_beyond_the_bounds_is_refused_before_anything_is_spent(rng: np.random.Generator) -> None:
+    ledger = PrivacyLedger(BUDGET)
+    prior = LabelPrior(np.array([-50.0, 60.0]), np.ones(2))
+    for kind in ("bins", "binary", "unbiased"):
+        with pytest.raises(ValueError, match="must lie within the label bounds"):
+            RandomizedLabels(randomizer=kind, prior=prior).fit(dataset(rng, private=False), BUDGET, ledger=ledger)
+    assert not ledger.entries
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_huge_budgets_are_fine(rng: np.random.Generator, name: str) -> None:
+    result = LABEL_ALGORITHMS[name].fit(dataset(rng, private=False), PrivacyBudget(1000.0, 0.0))
+    assert result.settings["label_epsilon"] <= 16.0
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6, 1e10])
+def test_labels_far_from_zero_round_no_worse_without_an_intercept(offset: float) -> None:
+    rng = np.random.default_rng(1)
+    X = 1 + rng.random((400, 1))
+    bounds = Bounds(offset, offset + 1)
+    y = offset + rng.random(400)
+    C = ConditioningMatrix.from_spectrum(Spectrum.of(PublicFeatures(X), constant=False))
+    longest = int(np.abs(X[:, 0]).argmax())
+    thetas = []
+    for value in (bounds.low, bounds.high):
+        y[longest] = value
+        data = Dataset(PublicFeatures(X), None, Labels(y.copy(), bounds))
+        result = OneShot(shrink=False, noise="spherical").fit(
+            data, BUDGET, fit_intercept=False, random_source=RandomSource.of(np.random.default_rng(0))
+        )
+        thetas.append(C.unfold(result.model.parameters))
+    moved = abs(float(thetas[1][0] - thetas[0][0])) / result.settings["noise_deviation"]
+    assert moved == pytest.approx(calibrate_gaussian_mu(BUDGET.epsilon, BUDGET.delta), rel=1e-4)

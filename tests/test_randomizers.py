@@ -197,3 +197,38 @@ def test_a_prior_on_one_label_gives_that_label() -> None:
     randomizer = make_response_on_bins(LabelPrior(np.array([2.0]), np.array([1.0])), 1.0)
     assert randomizer.randomize(np.array([0.0, 5.0]), np.random.default_rng(0)).tolist() == [2.0, 2.0]
     assert randomizer.epsilon == 0.0
+
+
+@pytest.mark.parametrize("bounds", [(0, 1e6), (1e5, 2e5), (1e6, 1e6 + 1), (0, 1e-6), (-1e12, 1e12)])
+@pytest.mark.parametrize("epsilon", [1e-3, 0.05, 1.0, 12.0])
+def test_the_unbiased_response_works_in_any_units(bounds: tuple[float, float], epsilon: float) -> None:
+    declared = Bounds(*bounds)
+    grid = np.linspace(*bounds, 9)
+    found = make_unbiased_response(LabelPrior(grid, np.arange(9, 0, -1.0)), epsilon, bounds=declared)
+    assert found.epsilon <= epsilon * (1 + 1e-9)
+    assert found.means == pytest.approx(grid, abs=1e-6 * declared.width)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
+def test_grid_labels_beyond_the_bounds_do_not_weaken_the_binary_response(epsilon: float) -> None:
+    randomizer = make_binary_response(Bounds(0, 10), epsilon, np.array([-5.0, 3.0, 15.0]))
+    assert randomizer.epsilon <= epsilon * (1 + 1e-12)
+    assert randomizer.grid.tolist() == [0.0, 3.0, 10.0]
+
+
+def test_a_prior_beyond_the_bounds_is_refused_by_the_unbiased_response() -> None:
+    with pytest.raises(ValueError, match="must lie within the bounds"):
+        make_unbiased_response(LabelPrior(np.array([-5.0, 15.0]), np.ones(2)), 1.0, bounds=Bounds(0, 10))
+
+
+def test_what_is_no_table_of_probabilities_is_refused() -> None:
+    for table in ([[1.1, -0.1]], [[0.5, 0.4]], [[float("nan"), 1.0]]):
+        with pytest.raises(ValueError, match="table of probabilities"):
+            FiniteRandomizer(np.zeros(1), np.zeros(2), np.array(table))
+
+
+@pytest.mark.parametrize("epsilon", [16.0, 45.0, 100.0])
+def test_optimal_bins_end_at_large_epsilon(epsilon: float) -> None:
+    for seed in range(20):
+        starts, outputs, _ = compute_optimal_bins(random_prior(seed, 24), epsilon)
+        assert len(starts) == len(outputs) > 1

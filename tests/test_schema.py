@@ -74,6 +74,8 @@ def test_bounds_on_a_public_column_are_refused() -> None:
         ('[label]\nname = "y"\nbounds = [1, 1]\n', "low < high"),
         ('[label]\nname = "y"\nbounds = [-inf, 1]\n', "finite"),
         ('[label]\nname = "y"\nbounds = 3\n', "a pair"),
+        ('[label]\nname = "y"\nbounds = [1e308, 1.7e308]\n', "Change the units"),
+        ('[label]\nname = "y"\nbounds = [1e16, 10000000000000004.0]\n', "Change the units"),
     ],
 )
 def test_bad_schemas_say_what_is_wrong(text: str, message: str) -> None:

@@ -48,8 +48,8 @@ class OneShot(Algorithm):
 
         Privacy
             One Gaussian release. In coordinates where its noise is spherical the rows are :math:`v_i = Q^{-1/2} u_i`;
-            a label of unit width moves the sum by at most :math:`\max_i \|v_i\|` under REPLACE. Under ZERO_OUT a record
-            is set to nothing, and the label reaches as far from zero as its bounds do.
+            a label of unit width moves the sum by at most :math:`\max_i \|v_i\|` under REPLACE, and half as far under
+            ZERO_OUT, where a record's centred label is set to zero.
         """
         dataset, fit_intercept = task.dataset, task.fit_intercept
         n, bounds = dataset.num_records, dataset.label.bounds
@@ -58,15 +58,17 @@ class OneShot(Algorithm):
         shape = compute_noise_shape(Z / math.sqrt(n)) if self.noise == "optimal" else np.eye(Z.shape[1])
         V = np.linalg.solve(shape, Z.T).T  # rows in coordinates where the noise is spherical
         longest = float(np.sqrt((V * V).sum(axis=1)).max())
-        sensitivity = label_reach(bounds, task.neighbouring, center=fit_intercept) * longest
+        sensitivity = label_reach(bounds, task.neighbouring) * longest
         sensitivity *= 1 + bound_rounding(n)
         deviation = sensitivity / calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta) / n
         settings = {"noise": self.noise, "shrink": self.shrink, "noise_deviation": deviation}
         task.spend("one noisy sum of labels times rows", settings)
 
-        label = scale_label(dataset.label, center=fit_intercept)
+        label = scale_label(dataset.label)
         noise = task.random_source.generator().standard_normal(Z.shape[1])
         released = shape @ (V.T @ label / n + deviation * noise)
+        if not fit_intercept:  # labels were centred for the release; what the middle adds is public
+            released = released + bounds.midpoint / bounds.width * Z.mean(axis=0)
         theta = self._shrink(released, deviation**2 * shape @ shape.T) if self.shrink else released
         linear = Linear()
         folded = move_parameters(linear, theta[None], num_private=0, source=C)

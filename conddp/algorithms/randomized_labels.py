@@ -11,6 +11,7 @@ from conddp._validate import in_range, one_of, positive_integer
 from conddp.algorithms.algorithm import Algorithm, Task
 from conddp.conditioning import ConditioningMatrix, Spectrum
 from conddp.data import Dataset, PublicFeatures
+from conddp.errors import PrivacyError
 from conddp.fitted import FitResult
 from conddp.label_prior import LabelPrior, choose_grid_size, estimate_label_prior, make_grid
 from conddp.ledger import PrivacyBudget
@@ -27,6 +28,7 @@ from conddp.released import fit_released_labels
 __all__ = ["RROnBins", "RandomizedLabels"]
 
 LARGEST_PROGRAM = 25  # grid labels of the linear program, which then takes half a second
+LARGEST_EPSILON = 16.0  # of one label; beyond it chances are too small to be drawn faithfully, and noise is rare anyway
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,14 +85,15 @@ class RandomizedLabels(Algorithm):
         """
         dataset, epsilon = task.dataset, task.budget.epsilon
         needs_prior = self.randomizer in ("bins", "unbiased") and self.prior is None
-        prior_epsilon = self.prior_share * epsilon if needs_prior else 0.0
+        prior_epsilon = min(self.prior_share * epsilon, LARGEST_EPSILON) if needs_prior else 0.0
+        label_epsilon = min(epsilon - prior_epsilon, LARGEST_EPSILON)
         grid = self._make_grid(dataset)
         settings = {
             "randomizer": self.randomizer,
             "grid_size": len(grid),
-            "recalibrate": self.recalibrate,
+            "recalibrate": bool(self.recalibrate),
             "prior_epsilon": prior_epsilon,
-            "label_epsilon": epsilon - prior_epsilon,
+            "label_epsilon": label_epsilon,
         }
         task.spend("every label randomised once", settings)
 
@@ -99,7 +102,9 @@ class RandomizedLabels(Algorithm):
         if needs_prior:
             prior = estimate_label_prior(dataset.label, grid, epsilon=prior_epsilon, rng=generator)
             prior = prior.smooth(self.smoothing)
-        randomizer = self._make_randomizer(dataset, prior, epsilon - prior_epsilon)
+        randomizer = self._make_randomizer(dataset, prior, label_epsilon)
+        if not randomizer.epsilon <= label_epsilon * (1 + 1e-9):
+            raise PrivacyError(f"the randomiser has epsilon {randomizer.epsilon:.6g}, above {label_epsilon:.6g}.")
         released = randomizer.randomize(dataset.label.bounds.clamp(dataset.label.values), generator)
         if self.recalibrate:
             slope = randomizer.compute_slope(prior)
@@ -117,12 +122,15 @@ class RandomizedLabels(Algorithm):
         return task.finish(model, mechanism, settings)
 
     def _make_grid(self, dataset: Dataset) -> NDArray[np.float64]:
+        bounds = dataset.label.bounds
         if self.prior is not None:
+            if self.prior.grid[0] < bounds.low or self.prior.grid[-1] > bounds.high:
+                raise ValueError(f"the prior's grid must lie within the label bounds [{bounds.low}, {bounds.high}].")
             return self.prior.grid
-        size = self.grid_size or choose_grid_size(dataset.num_records)
+        size = int(self.grid_size or choose_grid_size(dataset.num_records))
         if self.grid_size is None and self.randomizer == "unbiased":
             size = min(size, LARGEST_PROGRAM)
-        return make_grid(dataset.label.bounds, size)
+        return make_grid(bounds, size)
 
     def _make_randomizer(self, dataset: Dataset, prior: LabelPrior, epsilon: float) -> Randomizer:
         bounds = dataset.label.bounds

@@ -68,8 +68,10 @@ class WeightedLLP(Algorithm):
         weights = rng.standard_normal(members.shape)
         noise = np.zeros(members.shape)
         noise[:, : settings["noisy"]] = self.noise_scale * rng.standard_normal((num_bags, settings["noisy"]))
-        label = scale_label(dataset.label, center=fit_intercept)
+        label = scale_label(dataset.label)
         sums = (weights * (label[members] + noise)).sum(axis=1)
+        if not fit_intercept:  # labels were centred for the release; what the middle adds is public
+            sums = sums + dataset.label.bounds.midpoint / dataset.label.bounds.width * weights.sum(axis=1)
         # Bags of features are public: weights times conditioned rows, without forming all of them at once.
         Z = C.transform(dataset.public)
         rows = np.stack([w @ Z[member] for w, member in zip(weights, members, strict=True)])
@@ -97,12 +99,12 @@ class WeightedLLP(Algorithm):
         largest = int(self.used_share * n) // num_parameters
         if largest >= 1:
             low, high = budget.epsilon, budget.epsilon
-            while compute_bag_delta(high, bag_size=largest, label_range=label_range, **shares) > budget.delta:
+            while not compute_bag_delta(high, bag_size=largest, label_range=label_range, **shares) <= budget.delta:
                 low, high = high, 2 * high
             for _ in range(40):
                 middle = (low + high) / 2
                 spent = compute_bag_delta(middle, bag_size=largest, label_range=label_range, **shares)
-                low, high = (middle, high) if spent > budget.delta else (low, middle)
+                low, high = (low, middle) if spent <= budget.delta else (middle, high)
             hint += f"; with {n} records epsilon {high:.3g} would"
         raise NotCalibrated(
             f"WeightedLLP needs bags of {bag_size} labels for {budget}; {n} records give {num_bags} bags, fewer than "
