@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
+import array_api_compat
+
 from conddp.models import Array, Head, Inputs, Layout, Weights
 from conddp.neighbouring import Neighbouring
 
-__all__ = ["ClippedSum", "compute_clipped_sum"]
+__all__ = ["ClippedSum", "Workspace", "compute_clipped_sum"]
 
 
 @dataclass(frozen=True)
@@ -32,18 +34,36 @@ class ClippedSum:
         return f"ClippedSum(shape={tuple(self.value.shape)}, clip_norm={self.clip_norm})"
 
 
-def compute_clipped_sum(
-    head: Head,
-    layout: Layout,
-    parameters: Array,
-    inputs: Inputs,
-    label: Array,
-    *,
-    clip_norm: Array,
-    weights: Weights | None = None,
-    out: Array | None = None,
-    out_views: Weights | None = None,
-) -> ClippedSum:
+@dataclass(frozen=True)
+class Workspace:
+    """Parameters of K configurations with named views of them, and room for a sum of gradients. Kept between steps.
+
+    Parameters
+    ----------
+    head : Head
+        The model.
+    parameters : array of shape (K, P)
+        Changed in place by whoever trains; the views follow.
+    weights, sums : mappings
+        Named views of ``parameters`` and of ``total``.
+    total : array of shape (K, P)
+        Where sums of gradients are written.
+    """
+
+    head: Head
+    parameters: Array
+    weights: Weights
+    total: Array
+    sums: Weights
+
+    @classmethod
+    def of(cls, head: Head, layout: Layout, parameters: Array) -> "Workspace":
+        """Workspace around parameters that are shared, not copied."""
+        total = array_api_compat.array_namespace(parameters).zeros_like(parameters)
+        return cls(head, parameters, layout.views(parameters), total, layout.views(total))
+
+
+def compute_clipped_sum(workspace: Workspace, inputs: Inputs, label: Array, *, clip_norm: Array) -> ClippedSum:
     r"""Sum over records of the gradient of half the squared residual, clipped to ``clip_norm`` per record.
 
     A record's gradient is :math:`r_i J_i`; clipping it to norm c replaces :math:`r_i` by its value clamped to
@@ -59,27 +79,21 @@ def compute_clipped_sum(
 
     Parameters
     ----------
-    head, layout, parameters
-        The model: parameters have shape (K, P).
+    workspace : Workspace
+        The model and its parameters. The sum is written to ``workspace.total`` and holds until the next call.
     inputs, label
         The records: labels have shape (n,), in the units of the predictions.
     clip_norm : array of shape (K,)
         Bound on each record's gradient, per configuration.
-    weights, out, out_views
-        Views of ``parameters``, a buffer of shape (K, P) and views of it, where the caller keeps them between steps.
     """
-    xp = inputs.xp
-    weights = layout.views(parameters) if weights is None else weights
-    if out is None or out_views is None:
-        out = xp.zeros_like(parameters)
-        out_views = layout.views(out)
     if label.shape[0] == 0:
-        out[...] = 0.0
-        return ClippedSum(out, clip_norm)
-    trace = head.trace(weights, inputs)
-    coefficients = _clamp(xp, trace.predictions - label, clip_norm[:, None] / trace.jacobian_norms)
-    head.weighted_sum(weights, inputs, trace, coefficients, out_views)
-    return ClippedSum(out, clip_norm)
+        workspace.total[...] = 0.0
+        return ClippedSum(workspace.total, clip_norm)
+    trace = workspace.head.trace(workspace.weights, inputs)
+    limits = clip_norm[:, None] / trace.jacobian_norms
+    coefficients = _clamp(inputs.xp, trace.predictions - label, limits)
+    workspace.head.weighted_sum(workspace.weights, inputs, trace, coefficients, workspace.sums)
+    return ClippedSum(workspace.total, clip_norm)
 
 
 def _clamp(xp: Any, residuals: Array, limits: Array) -> Array:

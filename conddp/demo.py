@@ -9,13 +9,11 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LinearRegression
 
-from conddp.algorithms import DPSGD, CondDP
+from conddp.algorithms import DPSGD, CondDP, NonPrivate
 from conddp.algorithms.descent import Descent
 from conddp.data import Dataset
 from conddp.datasets import DATASETS, load_dataset, make_synthetic
@@ -80,13 +78,7 @@ def compare(title: str, dataset: Dataset, *, num_seeds: int) -> Comparison:
     def error(predictions: NDArray[np.float64]) -> float:
         return float(np.mean((predictions - label) ** 2))
 
-    def table(part: Dataset) -> NDArray[Any]:
-        return (
-            part.public.values if part.private is None else np.column_stack([part.public.values, part.private.values])
-        )
-
-    train_label = bounds.clamp(train.label.values)
-    least_squares = LinearRegression().fit(table(train), train_label)
+    optimum = NonPrivate().fit(train, PrivacyBudget(EPSILONS[0], DELTA))
     errors = {}
     for name, algorithm in ALGORITHMS.items():
         errors[name] = np.empty((len(EPSILONS), num_seeds))
@@ -96,8 +88,8 @@ def compare(title: str, dataset: Dataset, *, num_seeds: int) -> Comparison:
                 errors[name][row, seed] = error(result.model.predict(test.public, test.private))
     return Comparison(
         title,
-        error(bounds.clamp(least_squares.predict(table(test)))),
-        error(np.full(len(label), train_label.mean())),
+        error(optimum.model.predict(test.public, test.private)),
+        error(np.full(len(label), bounds.clamp(train.label.values).mean())),
         errors,
         result.guarantee,
     )

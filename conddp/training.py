@@ -8,7 +8,7 @@ import array_api_compat
 import numpy as np
 
 from conddp._validate import in_range, positive, positive_integer
-from conddp.clipping import compute_clipped_sum
+from conddp.clipping import Workspace, compute_clipped_sum
 from conddp.models import Array, Head, Inputs, Layout
 from conddp.noise import add_noise
 from conddp.optimizers import Optimizer
@@ -128,9 +128,7 @@ def train(
     clip_norm = per_configuration(plan.clip_norm)
     noise_multiplier = per_configuration(plan.noise_multiplier)
     sampler = PoissonSampler(label.shape[0], plan.sampling_probability, sampling_generator)
-    weights = layout.views(parameters)  # views: they follow the parameters, which change in place
-    gradient = xp.zeros_like(parameters)
-    gradient_views = layout.views(gradient)
+    workspace = Workspace.of(head, layout, parameters)
     num_averaged = max(1, round(plan.averaging * plan.num_steps))
     total = None
 
@@ -139,17 +137,7 @@ def train(
         if plan.sampling_probability < 1.0:
             index = sampler.draw() if is_numpy else xp.asarray(sampler.draw(), device=parameters.device)
             batch, batch_label = inputs.take(index), label[index]
-        clipped = compute_clipped_sum(
-            head,
-            layout,
-            parameters,
-            batch,
-            batch_label,
-            clip_norm=clip_norm,
-            weights=weights,
-            out=gradient,
-            out_views=gradient_views,
-        )
+        clipped = compute_clipped_sum(workspace, batch, batch_label, clip_norm=clip_norm)
         noisy = add_noise(clipped, noise_multiplier=noise_multiplier, generators=noise_generators)
         noisy /= sampler.expected_size
         optimizer.update(parameters, noisy)

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch.func import grad, vmap
 
-from conddp.clipping import compute_clipped_sum
+from conddp.clipping import Workspace, compute_clipped_sum
 from conddp.models import MLP, FactorizationMachine, Head, Inputs, Linear
 from tests.contracts import HEADS
 
@@ -36,9 +36,7 @@ def closed_form(p: dict[str, Any], engine: str) -> NDArray[Any]:
         return array if engine == "numpy" or array is None else torch.from_numpy(array)
 
     clipped = compute_clipped_sum(
-        p["head"],
-        p["layout"],
-        to(p["parameters"]),
+        Workspace.of(p["head"], p["layout"], to(p["parameters"])),
         Inputs.of(to(p["public"]), to(p["private"])),
         to(p["label"]),
         clip_norm=to(p["clip_norm"]),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conddp.clipping import ClippedSum, compute_clipped_sum
+from conddp.clipping import ClippedSum, Workspace, compute_clipped_sum
 from conddp.errors import SchemaError
 from conddp.models import MLP, Head, Inputs
 from conddp.neighbouring import Neighbouring
@@ -19,7 +19,8 @@ ROUNDING = {"float64": 1e-9, "float32": 1e-4}  # of the clip norm; n sums of flo
 def clipped_sum(head: Head, parameters: Any, public: Any, private: Any, label: Any, clip_norm: float) -> ClippedSum:
     layout = head.layout(public.shape[1], private.shape[1])
     clip_norms = np.array([clip_norm], dtype=parameters.dtype)
-    return compute_clipped_sum(head, layout, parameters, Inputs.of(public, private), label, clip_norm=clip_norms)
+    workspace = Workspace.of(head, layout, parameters)
+    return compute_clipped_sum(workspace, Inputs.of(public, private), label, clip_norm=clip_norms)
 
 
 @pytest.mark.parametrize("dtype", ROUNDING)
