@@ -114,6 +114,7 @@ def test_a_pickled_file_ledger_goes_on_with_the_file(tmp_path: Path) -> None:
         ledger.spend(entry(0.2))
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # from Python 3.12 on
 def test_a_forked_process_cannot_spend_from_memory() -> None:
     ledger = PrivacyLedger(PrivacyBudget(1.0, 1e-6))
     child = os.fork()
