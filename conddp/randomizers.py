@@ -6,22 +6,21 @@ ratio within a column, so it can be read off and tested. Laplace and staircase n
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from conddp._validate import positive
+from conddp._validate import one_of, positive
 from conddp.label_prior import LabelPrior, draw_geometric
 from conddp.schema import Bounds
 
 __all__ = [
+    "AdditiveNoise",
     "FiniteRandomizer",
-    "LaplaceRandomizer",
     "Randomizer",
-    "StaircaseRandomizer",
     "compute_optimal_bins",
     "make_binary_response",
     "make_response_on_bins",
@@ -259,38 +258,21 @@ def _repair(table: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True)
-class LaplaceRandomizer:
-    """The label plus Laplace noise of scale width / epsilon."""
+class AdditiveNoise:
+    r"""The label, clamped to its bounds, plus noise in units of their width.
 
-    bounds: Bounds
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        positive(epsilon=self.epsilon)
-
-    def compute_slope(self, prior: LabelPrior) -> float:
-        """One: the noise is added, whatever the label."""
-        return 1.0
-
-    def randomize(self, label: NDArray[Any], rng: np.random.Generator) -> NDArray[np.float64]:
-        """Randomised labels."""
-        clamped = self.bounds.clamp(label)
-        return clamped + rng.laplace(scale=self.bounds.width / self.epsilon, size=len(clamped))
-
-
-@dataclass(frozen=True)
-class StaircaseRandomizer:
-    r"""The label plus staircase noise (Geng and Viswanath 2014), the least-variance additive noise of its kind.
-
-    The density is constant on steps of total length R, the width of the bounds, falling by :math:`e^{-\epsilon}` from
-    step to step, each split at the share :math:`\gamma = 1 / (1 + e^{\epsilon/2})`.
+    Laplace noise has scale 1 / epsilon. Staircase noise (Geng and Viswanath 2014) has the least variance of all: its
+    density is constant on steps of total length one, falling by :math:`e^{-\epsilon}` from step to step, each split at
+    the share :math:`\gamma = 1 / (1 + e^{\epsilon/2})`.
     """
 
     bounds: Bounds
     epsilon: float
+    shape: Literal["laplace", "staircase"]
 
     def __post_init__(self) -> None:
         positive(epsilon=self.epsilon)
+        one_of(("laplace", "staircase"), shape=self.shape)
 
     def compute_slope(self, prior: LabelPrior) -> float:
         """One: the noise is added, whatever the label."""
@@ -299,11 +281,14 @@ class StaircaseRandomizer:
     def randomize(self, label: NDArray[Any], rng: np.random.Generator) -> NDArray[np.float64]:
         """Randomised labels."""
         clamped = self.bounds.clamp(label)
-        n = len(clamped)
+        if self.shape == "laplace":
+            return clamped + rng.laplace(scale=self.bounds.width / self.epsilon, size=len(clamped))
+        return clamped + self.bounds.width * self._draw_staircase(len(clamped), rng)
+
+    def _draw_staircase(self, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
         share, fall = 1 / (1 + math.exp(self.epsilon / 2)), math.exp(-self.epsilon)
         step = draw_geometric(self.epsilon, n, rng) - 1
         inner = rng.random(n) < share / (share + (1 - share) * fall)
         within = rng.random(n)
         distance = step + np.where(inner, share * within, share + (1 - share) * within)
-        noise: NDArray[np.float64] = self.bounds.width * distance * rng.choice([-1.0, 1.0], size=n)
-        return clamped + noise
+        return np.asarray(distance * rng.choice([-1.0, 1.0], size=n))

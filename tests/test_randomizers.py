@@ -12,9 +12,8 @@ from scipy.stats import chisquare, kstest
 
 from conddp.label_prior import LabelPrior
 from conddp.randomizers import (
+    AdditiveNoise,
     FiniteRandomizer,
-    LaplaceRandomizer,
-    StaircaseRandomizer,
     compute_optimal_bins,
     make_binary_response,
     make_response_on_bins,
@@ -141,7 +140,7 @@ def staircase_density(x: NDArray[Any], epsilon: float) -> NDArray[Any]:
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_staircase_noise_has_its_density_and_its_epsilon(epsilon: float) -> None:
-    noise = StaircaseRandomizer(Bounds(0, 1), epsilon).randomize(np.zeros(40_000), np.random.default_rng(1))
+    noise = AdditiveNoise(Bounds(0, 1), epsilon, "staircase").randomize(np.zeros(40_000), np.random.default_rng(1))
     grid = np.linspace(-60, 60, 1_200_001)
     distribution = np.cumsum(staircase_density(grid, epsilon)) * (grid[1] - grid[0])
     assert distribution[-1] == pytest.approx(1.0, abs=1e-4)
@@ -155,7 +154,7 @@ def test_staircase_noise_has_its_density_and_its_epsilon(epsilon: float) -> None
 
 
 def test_laplace_noise_has_scale_width_over_epsilon() -> None:
-    noisy = LaplaceRandomizer(Bounds(-1, 3), 0.8).randomize(np.full(40_000, 9.0), np.random.default_rng(1))
+    noisy = AdditiveNoise(Bounds(-1, 3), 0.8, "laplace").randomize(np.full(40_000, 9.0), np.random.default_rng(1))
     assert kstest(noisy - 3.0, "laplace", args=(0, 4 / 0.8)).pvalue > 1e-3  # 9 is clamped to 3
 
 
@@ -177,11 +176,16 @@ def test_errors_equal_values_computed_elsewhere(epsilon: float, bins: float, unb
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("epsilon", "value"), [(0.5, 3.97), (1.0, 0.965), (2.0, 0.192), (4.0, 0.0227)])
-def test_the_unbiased_program_on_the_full_grid_equals_values_computed_elsewhere(epsilon: float, value: float) -> None:
+@pytest.mark.parametrize(
+    ("epsilon", "value", "digit"), [(0.5, 3.97, 0.01), (1.0, 0.965, 0.001), (2.0, 0.192, 0.001), (4.0, 0.0227, 0.0001)]
+)
+def test_the_unbiased_program_on_the_full_grid_equals_values_computed_elsewhere(
+    epsilon: float, value: float, digit: float
+) -> None:
     found = make_unbiased_response(EXPONENTIAL, epsilon, bounds=UNIT, num_outputs=161)
-    # The values have three digits, and ours may be lower: the outputs of the binary response are candidates too.
-    assert found.compute_error(EXPONENTIAL) == pytest.approx(value, rel=3e-3)
+    # The values are rounded to three digits, and their candidate outputs are not known exactly: between spans of 1.25
+    # and 2.5 times the binary response's the optimum moves by 6e-4 of itself (measured at epsilon 2).
+    assert found.compute_error(EXPONENTIAL) == pytest.approx(value, abs=digit / 2 + 1e-3 * value)
     assert found.means == pytest.approx(GRID, abs=1e-6)
 
 

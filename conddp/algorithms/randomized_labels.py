@@ -16,9 +16,8 @@ from conddp.fitted import FitResult
 from conddp.label_prior import LabelPrior, choose_grid_size, estimate_label_prior, make_grid
 from conddp.ledger import PrivacyBudget
 from conddp.randomizers import (
-    LaplaceRandomizer,
+    AdditiveNoise,
     Randomizer,
-    StaircaseRandomizer,
     make_binary_response,
     make_response_on_bins,
     make_unbiased_response,
@@ -140,9 +139,7 @@ class RandomizedLabels(Algorithm):
             return make_unbiased_response(prior, epsilon, bounds=bounds)
         if self.randomizer == "binary":
             return make_binary_response(bounds, epsilon, prior.grid)
-        return (
-            LaplaceRandomizer(bounds, epsilon) if self.randomizer == "laplace" else StaircaseRandomizer(bounds, epsilon)
-        )
+        return AdditiveNoise(bounds, epsilon, self.randomizer)
 
 
 def _recalibrate(
