@@ -8,7 +8,7 @@ import numpy as np
 
 from conddp._validate import in_range, positive
 from conddp.aggregation import calibrate_bag_size, compute_bag_delta, count_noisy
-from conddp.algorithms.algorithm import Algorithm, Task
+from conddp.algorithms.algorithm import Algorithm, Task, bound_rounding
 from conddp.conditioning import ConditioningMatrix, Spectrum
 from conddp.errors import NotCalibrated
 from conddp.fitted import FitResult, FittedModel, move_parameters
@@ -89,7 +89,7 @@ class WeightedLLP(Algorithm):
     def _plan_bags(self, n: int, num_parameters: int, budget: PrivacyBudget) -> tuple[int, int]:
         """Bag size and number of bags, or an error that says what would be needed."""
         shares = {"noisy_share": self.noisy_share, "used_share": self.used_share}
-        label_range = 1 / self.noise_scale
+        label_range = (1 + bound_rounding(n)) / self.noise_scale
         bag_size = calibrate_bag_size(budget.epsilon, budget.delta, label_range=label_range, **shares)
         num_bags = int(self.used_share * n) // bag_size
         if num_bags >= num_parameters:
