@@ -8,15 +8,12 @@ nothing tuned, split random_state=42, mean over noise seeds. "--" where an algor
 
 import argparse
 
-import numpy as np
-
-from conddp.algorithms import NonPrivate, RandomizedLabels, RROnBins
+from conddp.algorithms import RandomizedLabels, RROnBins
 from conddp.algorithms.algorithm import Algorithm
 from conddp.datasets import load_dataset
 from conddp.errors import NotCalibrated
 from conddp.estimators import ALGORITHMS
-from conddp.ledger import PrivacyBudget
-from conddp.noise import RandomSource
+from conddp.evaluation import Evaluation
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
@@ -39,28 +36,19 @@ def main() -> None:
     algorithms["rr-on-bins, as published"] = RROnBins(recalibrate=False, smoothing=0.0)
     algorithms["unbiased-rr, as published"] = RandomizedLabels(randomizer="unbiased", recalibrate=False, smoothing=0.0)
     for data in arguments.data:
-        train, test = load_dataset(data).split(random_state=42)
-        label = test.label.bounds.clamp(test.label.values)
-
-        def error(algorithm: Algorithm, epsilon: float, seed: int) -> float:
-            source = RandomSource.of(seed)
-            result = algorithm.fit(train, PrivacyBudget(epsilon, 1e-6), random_source=source)  # noqa: B023
-            return float(np.mean((result.model.predict(test.public) - label) ** 2))  # noqa: B023
-
-        optimum = error(NonPrivate(), 1.0, 0)
-        print(f"\n| {data} | " + " | ".join(f"{epsilon:g}" for epsilon in EPSILONS) + " |\n|---" * 1 + "|---" * 5 + "|")
+        evaluation = Evaluation.of(load_dataset(data))
+        print(f"\n| {data} | " + " | ".join(f"{epsilon:g}" for epsilon in EPSILONS) + " |\n" + "|---" * 6 + "|")
         for name, algorithm in algorithms.items():
             cells = []
             for epsilon in EPSILONS:
                 try:
-                    errors = [error(algorithm, epsilon, seed) for seed in range(arguments.seeds)]
-                    cells.append(f"{np.mean(errors) / optimum:.3f}")
+                    cells.append(f"{evaluation.compute_ratio(algorithm, epsilon, num_seeds=arguments.seeds):.3f}")
                 except NotCalibrated:
                     cells.append("--")
             print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
         if data in PRINTED:
             printed, best, unit = PRINTED[data]
-            for title, by in (("its own optimum", best), ("ours", optimum / unit)):
+            for title, by in (("its own optimum", best), ("ours", evaluation.optimum / unit)):
                 ratios = " | ".join(f"{value / by:.3f}" for value in printed)
                 print(f"| RR-on-Bins, paper, over {title} | {ratios} |")
 

@@ -7,21 +7,18 @@ random_state=42, REPLACE, delta 1e-6) at epsilon 0.25, 1 and 4 on each data set,
 """
 
 import argparse
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import LinearRegression
 
 from conddp.algorithms import DPSGD, CondDP, SwitchCondDP
 from conddp.algorithms.descent import Descent
 from conddp.data import Dataset, PrivateFeatures, PublicFeatures
 from conddp.datasets import load_dataset, make_synthetic
 from conddp.demo import load_randhie
-from conddp.ledger import PrivacyBudget
+from conddp.evaluation import Evaluation
 from conddp.models import MLP, FactorizationMachine, Head, Linear
-from conddp.noise import RandomSource
 from conddp.schema import Bounds
 
 EPSILONS = (0.25, 1.0, 4.0)
@@ -55,30 +52,6 @@ def load(name: str) -> Dataset:
     return dataset
 
 
-class Task:
-    """A split data set with the error of non-private least squares."""
-
-    def __init__(self, name: str) -> None:
-        self.train, self.test = load(name).split(random_state=42)
-        self.bounds = self.train.label.bounds
-        self.label = self.bounds.clamp(self.test.label.values)
-
-        def table(part: Dataset) -> Any:
-            return np.hstack([part.public.values] + ([] if part.private is None else [part.private.values]))
-
-        fitted = LinearRegression().fit(table(self.train), self.bounds.clamp(self.train.label.values))
-        self.optimum = float(np.mean((self.bounds.clamp(fitted.predict(table(self.test))) - self.label) ** 2))
-
-    def ratio(self, algorithm: Descent, head: Head, epsilon: float, seeds: int) -> float:
-        """Mean test MSE over seeds, over the optimum."""
-        errors = []
-        for seed in range(seeds):
-            source = RandomSource.of(seed)
-            model = algorithm.fit(self.train, PrivacyBudget(epsilon, 1e-6), head=head, random_source=source).model
-            errors.append(np.mean((model.predict(self.test.public, self.test.private) - self.label) ** 2))
-        return float(np.mean(errors)) / self.optimum
-
-
 def candidates(what: str) -> Iterator[tuple[str, Descent]]:
     """Settings to try."""
     steps: dict[str, list[tuple[Any, int, float]]] = {
@@ -94,8 +67,9 @@ def candidates(what: str) -> Iterator[tuple[str, Descent]]:
     if what == "switch":
         yield "DPSGD", DPSGD()
         yield "Cond-DP", CondDP()
-        for switch, state in itertools.product((0.25, 0.5, 0.75), ("carry", "reset")):
-            yield f"switch at {switch}, {state}", SwitchCondDP(switch=switch, optimizer_state=state)  # type: ignore[arg-type]
+        for switch in (0.25, 0.5, 0.75):
+            yield f"switch at {switch}, carry", SwitchCondDP(switch=switch, optimizer_state="carry")
+            yield f"switch at {switch}, reset", SwitchCondDP(switch=switch, optimizer_state="reset")
         return
     kind = DPSGD if what == "dpsgd" else CondDP
     for optimizer, num_steps, rate in steps[what]:
@@ -114,10 +88,13 @@ def main() -> None:
     names = {"linear": LINEAR_SETS, "dpsgd": LINEAR_SETS, "private": PRIVATE_SETS}.get(arguments.what, NONLINEAR_SETS)
     heads: dict[str, Head] = {"fm": FactorizationMachine(), "mlp": MLP(), "switch": MLP()}
     head = heads.get(arguments.what, Linear())
-    tasks = {name: Task(name) for name in names}
+    tasks = {name: Evaluation.of(load(name)) for name in names}
     print(f"{'setting':<28}" + "".join(f"{name:>26}" for name in names) + f"{'all':>8}")
     for title, algorithm in candidates(arguments.what):
-        ratios = [[t.ratio(algorithm, head, e, arguments.seeds) for e in EPSILONS] for t in tasks.values()]
+        ratios = [
+            [each.compute_ratio(algorithm, e, num_seeds=arguments.seeds, head=head) for e in EPSILONS]
+            for each in tasks.values()
+        ]
         cells = "".join(f"{' '.join(f'{ratio:.3f}' for ratio in row):>26}" for row in ratios)
         print(f"{title:<28}{cells}{np.exp(np.mean(np.log(ratios))):>8.3f}", flush=True)
 

@@ -45,7 +45,8 @@ class Scalar(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Predictions of shape (n,)."""
-        return self.net(x).flatten()  # type: ignore[no-any-return]
+        output: Tensor = self.net(x)
+        return output.flatten()
 
 
 def conddp_steps(
@@ -128,7 +129,7 @@ def plain_steps(net: nn.Module, X: np.ndarray[Any, Any], y: np.ndarray[Any, Any]
     def run(num_steps: int) -> None:
         for _ in range(num_steps):
             optimizer.zero_grad()
-            nn.functional.mse_loss(net(features), label).backward()  # type: ignore[no-untyped-call]
+            nn.functional.mse_loss(net(features), label).backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
             optimizer.step()
 
     return run

@@ -26,7 +26,8 @@ DATA_PATH = (
     ("algorithms.switch_cond_dp",),
     ("algorithms",),
     ("estimators",),
-    ("demo", ""),
+    ("evaluation", ""),
+    ("demo",),
 )
 
 
