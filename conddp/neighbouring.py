@@ -39,7 +39,7 @@ class Neighbouring(Enum):
         (1.0, 0.5)
         """
         factor = 2.0 if self is Neighbouring.REPLACE else 1.0
-        return clip_norm * factor  # type: ignore[no-any-return]
+        return clip_norm * factor  # type: ignore[no-any-return]  # a product has its factor's type
 
     def __str__(self) -> str:
         return self.value

@@ -85,7 +85,11 @@ def test_gaussian_delta_agrees_with_integration_of_the_densities() -> None:
 
     for mu, epsilon in ((0.5, 0.1), (1.0, 1.0), (3.0, 2.0)):
         edge = epsilon / mu + mu / 2  # above it the first density exceeds e^epsilon times the second
-        area, _ = quad(lambda x: norm.pdf(x - mu) - math.exp(epsilon) * norm.pdf(x), edge, edge + 30, epsabs=1e-13)  # noqa: B023
+
+        def excess(x: float, mu: float = mu, epsilon: float = epsilon) -> float:
+            return float(norm.pdf(x - mu) - math.exp(epsilon) * norm.pdf(x))
+
+        area, _ = quad(excess, edge, edge + 30, epsabs=1e-13)
         assert compute_gaussian_delta(mu, epsilon) == pytest.approx(area, rel=1e-7)
 
 

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,24 +12,24 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONDDP_CACHE", str(tmp_path / "cache"))
 
 
-SETTING = {"num_steps": 30, "sampling_probability": 0.05}
+SETTING: dict[str, Any] = {"num_steps": 30, "sampling_probability": 0.05}
 
 
 def test_a_calibration_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = accounting.calibrate_noise_multiplier(1.0, 1e-5, **SETTING)  # type: ignore[arg-type]
+    first = accounting.calibrate_noise_multiplier(1.0, 1e-5, **SETTING)
 
     def refuse(*_: object) -> float:
         raise AssertionError("computed again")
 
     monkeypatch.setattr(accounting, "_compute_epsilon_by_pld", refuse)
-    assert accounting.calibrate_noise_multiplier(1.0, 1e-5, **SETTING) == first  # type: ignore[arg-type]
+    assert accounting.calibrate_noise_multiplier(1.0, 1e-5, **SETTING) == first
 
 
 def test_a_damaged_cache_is_ignored_and_never_lowers_the_noise() -> None:
-    right = accounting.calibrate_noise_multiplier(1.0, 1e-5, **SETTING)  # type: ignore[arg-type]
+    right = accounting.calibrate_noise_multiplier(1.0, 1e-5, **SETTING)
     path = CalibrationCache.default().path
     path.write_text(path.read_text().replace(repr(right), repr(right / 10)) + "not json\n\x00")
-    assert accounting.calibrate_noise_multiplier(1.0, 1e-5, **SETTING) == right  # type: ignore[arg-type]
+    assert accounting.calibrate_noise_multiplier(1.0, 1e-5, **SETTING) == right
 
 
 def test_other_requests_are_not_answered(tmp_path: Path) -> None:
