@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from conddp.algorithms import NonPrivate
 from conddp.algorithms.algorithm import Algorithm
 from conddp.data import Dataset
+from conddp.fitted import FittedModel
 from conddp.ledger import PrivacyBudget
 from conddp.models import Head
 from conddp.noise import RandomSource
@@ -55,7 +56,10 @@ class Evaluation:
     def compute_error(self, algorithm: Algorithm, epsilon: float, seed: int, head: Head | None = None) -> float:
         """Test MSE of one fit with delta 1e-6 under REPLACE."""
         budget, source = PrivacyBudget(epsilon, DELTA), RandomSource.of(seed)
-        model = algorithm.fit(self.train, budget, head=head, random_source=source).model
+        return self.measure(algorithm.fit(self.train, budget, head=head, random_source=source).model)
+
+    def measure(self, model: FittedModel) -> float:
+        """Test MSE of a model."""
         return _compute_error(self.test, model.predict(self.test.public, self.test.private))
 
     def compute_ratio(self, algorithm: Algorithm, epsilon: float, *, num_seeds: int, head: Head | None = None) -> float:
