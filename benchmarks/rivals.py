@@ -51,7 +51,7 @@ def run(
     evaluation: Evaluation, algorithm: Descent, head: Head, epsilon: float, settings: list[Setting], seed: int
 ) -> NDArray[np.float64]:
     """Test MSE of each setting; those that share rule and number of steps are trained at once."""
-    train_set, test_set = evaluation.train, evaluation.test
+    train_set = evaluation.train
     spectrum = Spectrum.of(train_set.public)
     errors = np.empty(len(settings))
     label = scale_label(train_set.label)

@@ -20,7 +20,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from conddp._validate import in_range, positive, positive_integer
@@ -41,6 +40,7 @@ __all__ = [
 COARSEST_INTERVAL = 1e-3  # of the privacy loss grid; the error it makes is absolute and on the safe side
 FINEST_INTERVAL = 1e-7
 TIGHTNESS = 1e-3  # refine until epsilon moves by less than this share
+SMALLEST_EPSILON = 1e-6  # for which noise is calibrated
 _SAFETY = 1e-9  # root finding stops this close; the answer is moved to the safe side by it
 
 
@@ -120,20 +120,29 @@ def compute_gaussian_epsilon(mu: float, delta: float) -> float:
     high = 1.0
     while compute_gaussian_delta(mu, high) > delta:
         high *= 2
-    root = brentq(lambda epsilon: compute_gaussian_delta(mu, epsilon) - delta, 0.0, high, xtol=1e-13, rtol=1e-13)
-    return float(root) * (1 + _SAFETY)
+    root = _bisect(lambda epsilon: delta - compute_gaussian_delta(mu, epsilon), 0.0, high)
+    return root * (1 + _SAFETY)
 
 
 def calibrate_gaussian_mu(epsilon: float, delta: float) -> float:
-    """Largest ratio of sensitivity to standard deviation that gives (epsilon, delta); 1 / sigma_1."""
+    """Largest ratio of sensitivity to standard deviation that gives (epsilon, delta); 1 / sigma_1.
+
+    Raises
+    ------
+    NotCalibrated
+        If epsilon is so small that the difference of chances it allows is lost in rounding.
+    """
     positive(epsilon=epsilon)
     check_delta(delta)
+    if epsilon < SMALLEST_EPSILON:
+        raise NotCalibrated(
+            f"epsilon={epsilon:g} is below {SMALLEST_EPSILON:g}, where rounding would decide. Raise epsilon."
+        )
 
     def excess(log_mu: float) -> float:
         return _log_gaussian_delta(math.exp(log_mu), epsilon) - math.log(delta)
 
-    root = brentq(excess, math.log(1e-12), math.log(1e6), xtol=1e-13, rtol=1e-13)
-    return math.exp(float(root)) * (1 - _SAFETY)
+    return math.exp(_bisect(excess, math.log(1e-12), math.log(1e6))) * (1 - _SAFETY)
 
 
 def compute_epsilon(event: GaussianEvent, delta: float) -> float:
@@ -211,6 +220,14 @@ def calibrate_noise_multiplier(
     found = _calibrate_by_pld(event, epsilon, delta, guess=guess)
     cache.put(key, found)
     return found
+
+
+def _bisect(rising: Callable[[float], float], low: float, high: float) -> float:
+    """Where a rising function crosses zero, to the last digits; done here because scipy.optimize is slow to import."""
+    while high - low > 1e-13 * max(1.0, abs(low)):
+        middle = (low + high) / 2
+        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
+    return (low + high) / 2
 
 
 def _log_gaussian_delta(mu: float, epsilon: float) -> float:
@@ -302,5 +319,7 @@ def _solve_on_grid(
     while excess(low) <= 0:
         width *= 2
         low, high = low - width, low
+    from scipy.optimize import brentq  # slow to import, and full-batch work never needs it
+
     tolerance = 1e-4
     return float(brentq(excess, low, high, xtol=tolerance / 4)) + tolerance / 2

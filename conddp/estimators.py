@@ -14,7 +14,9 @@ from conddp._validate import one_of, positive
 from conddp.accounting import check_delta
 from conddp.algorithms import (
     DPSGD,
+    Auto,
     CondDP,
+    CondNewton,
     NonPrivate,
     OneShot,
     PrivateMean,
@@ -28,7 +30,7 @@ from conddp.data import Dataset, Labels, PrivateFeatures, PublicFeatures, as_mat
 from conddp.errors import SchemaError
 from conddp.fitted import FittedModel
 from conddp.ledger import PrivacyBudget, PrivacyLedger
-from conddp.models import MLP, FactorizationMachine, Head, Linear
+from conddp.models import MLP, FactorizationMachine, Head, Linear, Wide
 from conddp.neighbouring import Neighbouring
 from conddp.noise import RandomSource
 from conddp.schema import Bounds
@@ -36,6 +38,8 @@ from conddp.schema import Bounds
 __all__ = ["PrivateRegressor"]
 
 ALGORITHMS: dict[str, Algorithm] = {
+    "auto": Auto(),
+    "cond-newton": CondNewton(),
     "cond-dp": CondDP(),
     "switch-cond-dp": SwitchCondDP(),
     "dpsgd": DPSGD(),
@@ -49,7 +53,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "mean": PrivateMean(),
     "non-private": NonPrivate(),
 }
-HEADS: dict[str, Head] = {"linear": Linear(), "mlp": MLP(), "fm": FactorizationMachine()}
+HEADS: dict[str, Head] = {"linear": Linear(), "mlp": MLP(), "fm": FactorizationMachine(), "wide": Wide()}
 
 
 class PrivateRegressor(RegressorMixin, BaseEstimator):
@@ -69,11 +73,12 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     label_bounds : (low, high)
         Declared range of the label, from domain knowledge. Labels outside are clamped to it, and so are predictions.
     algorithm : str or algorithm
-        "cond-dp", "switch-cond-dp", "dpsgd"; for private labels only "one-shot", "weighted-llp" and, with pure epsilon,
-        "rr-on-bins", "unbiased-rr", "binary-rr", "laplace", "staircase"; the reference points "mean" and "non-private";
-        or an instance such as ``CondDP(num_steps=64)``.
+        "auto" chooses from public information and says why in ``guarantee_``. "cond-dp", "switch-cond-dp" and "dpsgd"
+        take private columns; for a private label only there are "cond-newton", "one-shot", "weighted-llp" and, with
+        pure epsilon, "rr-on-bins", "unbiased-rr", "binary-rr", "laplace", "staircase"; "mean" and "non-private" are
+        reference points. Or an instance such as ``CondDP(num_steps=64)``.
     head : str or head
-        "linear", "mlp" or "fm", or an instance such as ``MLP(hidden=(32,))``.
+        "linear", "wide", "mlp" or "fm", or an instance such as ``MLP(hidden=(32,))``.
     private_columns : mapping, optional
         Private features, by name or position, each with its declared (low, high). Values outside are clamped.
     fit_intercept : bool
@@ -123,7 +128,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         delta: float = 1e-6,
         *,
         label_bounds: Any = None,
-        algorithm: str | Algorithm = "cond-dp",
+        algorithm: str | Algorithm = "auto",
         head: str | Head = "linear",
         private_columns: Mapping[Any, Any] | None = None,
         fit_intercept: bool = True,

@@ -35,6 +35,8 @@ class Guarantee:
         Whether the noise came from a seed chosen by the caller.
     event : GaussianEvent, optional
         What was accounted, where it was a run of Gaussian releases.
+    choice : str
+        A sentence on why this algorithm was used, where the user left the choice to the library.
     """
 
     budget: PrivacyBudget
@@ -47,6 +49,7 @@ class Guarantee:
     mechanism: str
     seeded: bool
     event: GaussianEvent | None = None
+    choice: str = ""
 
     @property
     def epsilon(self) -> float:
@@ -61,7 +64,8 @@ class Guarantee:
     def __str__(self) -> str:
         if math.isinf(self.epsilon):
             return f"This model is NOT differentially private: {self.mechanism}"
-        return " ".join([self._promise(), self._neighbours(), self.mechanism, self._limits(), self._seed()])
+        sentences = [self._promise(), self._neighbours(), self.mechanism, self.choice, self._limits(), self._seed()]
+        return " ".join(sentence for sentence in sentences if sentence)
 
     def _promise(self) -> str:
         bounds = self.label_bounds

@@ -26,11 +26,12 @@ from numpy.typing import NDArray
 from conddp._validate import one_of, positive, positive_integer
 from conddp.errors import SchemaError
 
-__all__ = ["MLP", "FactorizationMachine", "Head", "Inputs", "Layout", "Linear", "Trace"]
+__all__ = ["MLP", "FactorizationMachine", "Head", "Inputs", "Layout", "Linear", "Trace", "Wide"]
 
 Array = Any  # a NumPy array or a torch tensor
 Weights = Mapping[str, Array]
 
+HIDDEN_GAIN = 1.5  # standard deviation of what enters a hidden unit of Wide, for columns of unit variance
 SMALLEST_NORM = 1e-15  # shorter gradients are treated as this long: their squares may underflow in float32
 
 
@@ -272,6 +273,64 @@ class FactorizationMachine:
     def _combine(self, xp: Any, embedded: Array, slopes: Array) -> Array:
         products = xp.sum(embedded * slopes, axis=1)  # u_0 + sum of sign u^2
         return 0.5 * (embedded[:, 0, :] + products)
+
+
+@dataclass(frozen=True)
+class Wide:
+    r"""Linear terms and one wide hidden layer beside them.
+
+    .. math:: f = u_0 + \sum_{k=1}^{w} v_k \tanh u_k, \qquad u = \Theta x
+
+    With many hidden units a good fit needs no change of their weights, only of :math:`v` and the linear terms, in which
+    the model is linear. :class:`~conddp.algorithms.cond_newton.CondNewton` makes use of that.
+
+    Parameters
+    ----------
+    width : int
+        Number of hidden units w.
+    """
+
+    width: int = 300
+
+    def __post_init__(self) -> None:
+        positive_integer(width=self.width)
+
+    def layout(self, num_public: int, num_private: int) -> Layout:
+        """A row of linear weights and ``width`` rows of hidden weights, then the output weights."""
+        return Layout({**_input_shapes(1 + self.width, num_public, num_private), "output": (self.width,)})
+
+    def initialize(self, layout: Layout, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Hidden weights random, all others zero."""
+        parameters: NDArray[np.float64] = np.zeros((1, layout.size))
+        weights = layout.views(parameters)
+        inputs = [name for name in ("public", "private") if name in layout.shapes]
+        columns = sum(layout.shapes[name][1] for name in inputs)
+        for name in inputs:
+            weights[name][:, 1:] = rng.normal(scale=HIDDEN_GAIN / np.sqrt(columns), size=weights[name][:, 1:].shape)
+        return parameters.ravel()
+
+    def trace(self, weights: Weights, inputs: Inputs) -> Trace:
+        """Predictions and gradient norms of all records."""
+        xp = inputs.xp
+        embedded = _apply_input_layer(weights, inputs.public, inputs.private)
+        hidden = xp.tanh(embedded[:, 1:, :])
+        slopes = xp.ones_like(embedded)
+        slopes[:, 1:, :] = weights["output"][:, :, None] * (1.0 - hidden * hidden)
+        squared = inputs.row_norms**2 * _squared_norms(xp, slopes) + _squared_norms(xp, hidden)
+        predictions = embedded[:, 0, :] + xp.sum(weights["output"][:, :, None] * hidden, axis=1)
+        return Trace(predictions, _at_least(xp, xp.sqrt(squared)), [hidden, slopes])
+
+    def weighted_sum(self, weights: Weights, inputs: Inputs, trace: Trace, coefficients: Array, out: Weights) -> None:
+        """Write the sum over records of ``coefficients`` times gradient of f into ``out``."""
+        hidden, slopes = trace.layers
+        _sum_input_layer(inputs, coefficients[:, None, :] * slopes, out)
+        out["output"][...] = (hidden @ coefficients[:, :, None])[:, :, 0]
+
+    def predict(self, weights: Weights, public: Array, private: Array | None) -> Array:
+        """Predictions alone, shape (K, n)."""
+        xp = array_api_compat.array_namespace(public)
+        embedded = _apply_input_layer(weights, public, private)
+        return embedded[:, 0, :] + xp.sum(weights["output"][:, :, None] * xp.tanh(embedded[:, 1:, :]), axis=1)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from conddp.data import Labels, PrivateFeatures
 from conddp.neighbouring import Neighbouring
 from conddp.schema import Bounds
 
-__all__ = ["label_reach", "private_unit", "restore_label", "scale_label", "scale_private"]
+__all__ = ["label_reach", "private_unit", "restore_label", "scale_bounds", "scale_label", "scale_private"]
 
 
 def scale_label(label: Labels, *, center: bool = True, dtype: DTypeLike = np.float64) -> NDArray[Any]:
@@ -22,7 +22,14 @@ def scale_label(label: Labels, *, center: bool = True, dtype: DTypeLike = np.flo
         Record by record; the result is as private as the labels. Uses the declared bounds only.
     """
     bounds = label.bounds
-    return ((bounds.clamp(label.values) - (bounds.midpoint if center else 0.0)) / bounds.width).astype(dtype)
+    scaled = (bounds.clamp(label.values) - (bounds.midpoint if center else 0.0)) / bounds.width
+    low, high = scale_bounds(bounds, center=center)
+    return np.clip(scaled, low, high).astype(dtype)  # rounding may have moved a label at a bound beyond it
+
+
+def scale_bounds(bounds: Bounds, *, center: bool = True) -> tuple[float, float]:
+    """Ends of the range of scaled labels, which no scaled label passes by even a rounding error."""
+    return (-0.5, 0.5) if center else (bounds.low / bounds.width, bounds.high / bounds.width)
 
 
 def label_reach(bounds: Bounds, neighbouring: Neighbouring) -> float:

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from conddp._validate import one_of, positive
 from conddp.label_prior import LabelPrior, draw_geometric
@@ -208,6 +206,9 @@ def make_unbiased_response(
     grid, k = prior.grid, len(prior.grid)
     if grid[0] < bounds.low or grid[-1] > bounds.high:
         raise ValueError(f"the prior's grid must lie within the bounds [{bounds.low}, {bounds.high}].")
+    import scipy.sparse  # slow to import, and only this randomiser needs them
+    from scipy.optimize import linprog
+
     binary = make_binary_response(bounds, epsilon, grid)
     reach = binary.outputs[1] - bounds.midpoint
     # In units of the reach and from the middle, so that the program looks the same whatever the label's units.

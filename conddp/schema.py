@@ -15,7 +15,7 @@ from conddp.errors import SchemaError
 
 __all__ = ["Bounds", "Column", "Role", "Schema"]
 
-LARGEST_BOUND, SMALLEST_SHARE = 1e100, 1e-12  # of bounds, and of their width in their size
+LARGEST_BOUND, SMALLEST_WIDTH, SMALLEST_SHARE = 1e100, 1e-100, 1e-12  # the last: of the width in the bounds' size
 
 
 class Role(Enum):
@@ -54,7 +54,7 @@ class Bounds:
         if not low < high:
             raise SchemaError(f"bounds must have low < high, got [{low}, {high}].")
         size = max(abs(low), abs(high))
-        if size > LARGEST_BOUND or high - low < SMALLEST_SHARE * size:
+        if size > LARGEST_BOUND or high - low < max(SMALLEST_WIDTH, SMALLEST_SHARE * size):
             raise SchemaError(
                 f"bounds [{low}, {high}] cannot be told apart, or squared, in floating point. Change the units."
             )

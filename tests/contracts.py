@@ -5,6 +5,7 @@ import numpy as np
 from conddp.algorithms import (
     DPSGD,
     CondDP,
+    CondNewton,
     NonPrivate,
     OneShot,
     PrivateMean,
@@ -16,7 +17,8 @@ from conddp.algorithms import (
 from conddp.algorithms.algorithm import Algorithm
 from conddp.algorithms.descent import Descent
 from conddp.label_prior import LabelPrior
-from conddp.models import MLP, FactorizationMachine, Head, Linear
+from conddp.models import MLP, FactorizationMachine, Head, Linear, Wide
+from conddp.newton import NewtonPlan
 
 HEADS: dict[str, Head] = {
     "linear": Linear(),
@@ -24,6 +26,7 @@ HEADS: dict[str, Head] = {
     "mlp-relu": MLP(hidden=(5, 4)),
     "mlp-tanh": MLP(hidden=(6,), activation="tanh"),
     "mlp-embedding": MLP(hidden=(5, 4), embedding=3),
+    "wide": Wide(width=6),
 }
 
 ALGORITHMS: dict[str, Descent] = {
@@ -48,6 +51,8 @@ LABEL_ALGORITHMS: dict[str, Algorithm] = {  # protect labels only
     "staircase": RandomizedLabels(randomizer="staircase"),
     "weighted-llp": WeightedLLP(),
     "weighted-llp-half": WeightedLLP(noisy_share=0.5, used_share=0.9),
+    "cond-newton": CondNewton(),
+    "cond-newton-short": CondNewton(plan=NewtonPlan(num_steps=1)),
     "one-shot": OneShot(),
     "one-shot-spherical": OneShot(noise="spherical"),
 }

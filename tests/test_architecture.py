@@ -16,14 +16,15 @@ DATA_PATH = (
     ("errors", "_validate"),
     ("neighbouring", "schema", "cache"),
     ("ledger", "data"),
-    ("accounting", "aggregation", "preprocessing", "conditioning", "label_prior", "models", "datasets"),
-    ("clipping", "sampling", "optimizers", "guarantee", "randomizers"),
-    ("noise", "fitted"),
+    ("accounting", "aggregation", "preprocessing", "conditioning", "label_prior", "models", "datasets", "directions"),
+    ("clipping", "sampling", "optimizers", "guarantee", "randomizers", "expansion", "shrinkage"),
+    ("noise", "fitted", "newton", "simulation"),
     ("training",),
-    ("released", "algorithms.algorithm"),
+    ("released", "distillation", "algorithms.algorithm"),
     ("algorithms.descent", "algorithms.non_private", "algorithms.one_shot", "algorithms.private_mean"),
     ("algorithms.dpsgd", "algorithms.cond_dp", "algorithms.randomized_labels", "algorithms.weighted_llp"),
-    ("algorithms.switch_cond_dp",),
+    ("algorithms.switch_cond_dp", "algorithms.cond_newton"),
+    ("algorithms.auto",),
     ("algorithms",),
     ("estimators",),
     ("evaluation", ""),
@@ -100,4 +101,4 @@ print(PrivateRegressor(label_bounds=(-5, 5)).fit(X, X.sum(axis=1)).predict(X).sh
 
 def test_public_names_exist_and_are_few() -> None:
     assert all(hasattr(conddp, name) for name in conddp.__all__)
-    assert len(conddp.__all__) <= 32
+    assert len(conddp.__all__) <= 36

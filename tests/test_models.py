@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch.func import grad, vmap
 
 from conddp.clipping import Workspace, compute_clipped_sum
-from conddp.models import MLP, FactorizationMachine, Head, Inputs, Linear
+from conddp.models import MLP, FactorizationMachine, Head, Inputs, Linear, Wide
 from tests.contracts import HEADS
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}  # of the largest entry
@@ -56,6 +56,8 @@ def per_example_gradients(p: dict[str, Any], configuration: int) -> NDArray[Any]
         if isinstance(head, FactorizationMachine):
             signs = torch.tensor([(-1.0) ** k for k in range(head.rank)], dtype=u.dtype)
             return u[0] + 0.5 * (signs * u[1:] ** 2).sum()
+        if isinstance(head, Wide):
+            return u[0] + (weights["output"] * torch.tanh(u[1:])).sum()
         assert isinstance(head, MLP)
         act = torch.relu if head.activation == "relu" else torch.tanh
         hidden = u if head.embedding is not None else act(u)

@@ -1,6 +1,8 @@
 """The algorithms, a recipe each."""
 
+from conddp.algorithms.auto import Auto
 from conddp.algorithms.cond_dp import CondDP
+from conddp.algorithms.cond_newton import CondNewton
 from conddp.algorithms.dpsgd import DPSGD
 from conddp.algorithms.non_private import NonPrivate
 from conddp.algorithms.one_shot import OneShot
@@ -11,7 +13,9 @@ from conddp.algorithms.weighted_llp import WeightedLLP
 
 __all__ = [
     "DPSGD",
+    "Auto",
     "CondDP",
+    "CondNewton",
     "NonPrivate",
     "OneShot",
     "PrivateMean",

@@ -33,6 +33,7 @@ class Task:
     random_source: RandomSource
     ledger: PrivacyLedger
     callback: Callback | None
+    choice: str = ""
 
     @property
     def num_private(self) -> int:
@@ -69,6 +70,7 @@ class Task:
             mechanism,
             self.random_source.seeded,
             event,
+            self.choice,
         )
         return FitResult(model, guarantee, settings)
 
@@ -87,6 +89,19 @@ class Algorithm(ABC):
     @abstractmethod
     def run(self, task: Task) -> FitResult:
         """Choose from public information, spend, then train."""
+
+    def check(self, dataset: Dataset, head: Head, neighbouring: Neighbouring) -> None:
+        """Raise unless this algorithm can deal with such a task. Looks at names and types only."""
+        name = type(self).__name__
+        if self.labels_only and dataset.private is not None:
+            raise PrivacyError(
+                f"{name} protects labels only, but columns {list(dataset.private.names)} are private. "
+                "Use an algorithm that protects them too, such as CondDP, or leave them out."
+            )
+        if self.replace_only and neighbouring is not Neighbouring.REPLACE:
+            raise PrivacyError(f"{name} is defined under neighbouring='replace' only, got '{neighbouring}'.")
+        if self.linear_only and not isinstance(head, Linear):
+            raise ValueError(f"{name} fits a linear head only, got head={head}.")
 
     def fit(
         self,
@@ -126,15 +141,7 @@ class Algorithm(ABC):
             Called after every noisy step with :class:`~conddp.training.Progress`; returning True ends the run early.
         """
         name, cost, head = type(self).__name__, self.cost(budget), head or Linear()
-        if self.labels_only and dataset.private is not None:
-            raise PrivacyError(
-                f"{name} protects labels only, but columns {list(dataset.private.names)} are private. "
-                "Use an algorithm that protects them too, such as CondDP, or leave them out."
-            )
-        if self.replace_only and neighbouring is not Neighbouring.REPLACE:
-            raise PrivacyError(f"{name} is defined under neighbouring='replace' only, got '{neighbouring}'.")
-        if self.linear_only and not isinstance(head, Linear):
-            raise ValueError(f"{name} fits a linear head only, got head={head}.")
+        self.check(dataset, head, neighbouring)
         ledger = ledger or PrivacyLedger(cost, neighbouring=neighbouring)
         ledger.check(name, cost, neighbouring)
         source = random_source or RandomSource.of(None)
@@ -145,7 +152,7 @@ class Algorithm(ABC):
 def bound_rounding(n: int) -> float:
     """Share by which rounding can raise the sensitivity of a sum of n bounded vectors in float64.
 
-    A sum of n terms is off by at most n times the unit roundoff times the sum of their sizes, n times their bound, in
+    Adding up n terms one after the other is off by at most n (n + 1) / 2 times the unit roundoff times their bound, in
     each of two neighbouring data sets; the bounds themselves are right to far better than 1e-9. The noise is raised by
     this, so that the stated guarantee holds for the sums as they are computed.
     """

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from conddp._validate import in_range
 from conddp.algorithms.descent import Descent, Phase
 from conddp.conditioning import ConditioningMatrix, Spectrum
-from conddp.models import MLP, Head
+from conddp.models import MLP, Head, Wide
 from conddp.optimizers import OptimizerName
 
 __all__ = ["CondDP"]
@@ -41,8 +41,8 @@ class CondDP(Descent):
         in_range(0.0, float("inf"), damping=self.damping)
 
     def choose_optimizer(self, head: Head, *, num_private: int) -> OptimizerName:
-        """Adam for perceptrons and for private columns, whose second moments are unknown; otherwise plain steps."""
-        return self.optimizer or ("adam" if isinstance(head, MLP) or num_private else "sgd")
+        """Adam for networks and for private columns, whose second moments are unknown; otherwise plain steps."""
+        return self.optimizer or ("adam" if isinstance(head, (MLP, Wide)) or num_private else "sgd")
 
     def phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
         """One phase with conditioned features."""

@@ -14,7 +14,7 @@ from conddp.algorithms.algorithm import Algorithm, Task, bound_rounding
 from conddp.conditioning import ConditioningMatrix, Spectrum
 from conddp.fitted import FitResult, FittedModel, move_parameters
 from conddp.ledger import PrivacyBudget
-from conddp.models import MLP, FactorizationMachine, Head, Inputs, Linear
+from conddp.models import MLP, FactorizationMachine, Head, Inputs, Linear, Wide
 from conddp.neighbouring import Neighbouring
 from conddp.optimizers import Optimizer, OptimizerName, make_optimizer
 from conddp.preprocessing import scale_label, scale_private
@@ -30,6 +30,8 @@ DEFAULT_STEPS: dict[tuple[type[Any], OptimizerName], tuple[int, float]] = {
     (FactorizationMachine, "adam"): (256, 0.01),
     (MLP, "sgd"): (128, 0.3),
     (MLP, "adam"): (256, 0.01),
+    (Wide, "sgd"): (128, 0.3),
+    (Wide, "adam"): (256, 0.01),
 }
 
 
@@ -247,11 +249,11 @@ def _choose_clip_norm(
     A record of typical norm :math:`\sqrt{k}` is clipped at a residual of a fifth of the label's range. Where the
     noise of one release of all P parameters, :math:`2 \sigma_1 \sqrt{P k} / n` in units of that residual, is large,
     the residual shrinks down to a twentieth: clipping then biases the fit, but less than noise would hurt it. The
-    many parameters of an MLP always want the smallest. Measured by ``benchmarks/defaults.py``.
+    many parameters of a network always want the smallest. Measured by ``benchmarks/defaults.py``.
     """
     num_inputs = rank + num_private
     num_parameters = head.layout(rank, num_private).size
     noise = neighbouring.sensitivity(1.0) / calibrate_gaussian_mu(budget.epsilon, budget.delta)
     noise_share = noise * math.sqrt(num_parameters * num_inputs) / n
-    residual = 0.05 if isinstance(head, MLP) else min(0.2, max(0.05, 0.01 / noise_share))
+    residual = 0.05 if isinstance(head, (MLP, Wide)) else min(0.2, max(0.05, 0.01 / noise_share))
     return residual * math.sqrt(num_inputs)

@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import conddp.newton
 from conddp.clipping import ClippedSum, Workspace, compute_clipped_sum
+from conddp.data import PublicFeatures
+from conddp.directions import Directions
 from conddp.errors import SchemaError
 from conddp.models import MLP, Head, Inputs
 from conddp.neighbouring import Neighbouring
@@ -120,3 +123,134 @@ def test_features_large_enough_to_overflow_are_refused() -> None:
 
 def test_the_text_of_a_clipped_sum_shows_no_value() -> None:
     assert "73512" not in repr(ClippedSum(np.full((1, 2), 73512.0), np.ones(1)))
+
+
+class NoNoise:
+    """A generator whose noise is zero."""
+
+    def standard_normal(self, size: int) -> Any:
+        return np.zeros(size)
+
+
+def newton_sums(
+    rows: Any, label: Any, label_range: Any, predictions: Any, *, generator: Any = None, **settings: Any
+) -> tuple[Any, conddp.newton.Release]:
+    """The sums that a release adds noise to, in the coordinates of the noise, and the release itself."""
+    quiet: Any = NoNoise()
+    answer = conddp.newton.release(rows, label, label_range, predictions, **settings, generator=quiet)
+    first = answer.step * np.sqrt(settings["gains"]) * len(label)
+    second = 0.0
+    if settings["scale_weight"]:
+        unit = settings["scale_weight"] * settings["window"] / settings["scale_window"] ** 2
+        second = answer.mean_square * len(label) * unit
+    return np.append(first, second), answer
+
+
+@pytest.mark.parametrize("neighbouring", Neighbouring)
+@settings(max_examples=300)
+@given(data=st.data())
+def test_one_label_moves_a_newton_release_by_at_most_its_sensitivity(
+    neighbouring: Neighbouring, data: st.DataObject
+) -> None:
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    n, k = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 4))
+    rows = rng.normal(size=(n, k)) * 10.0 ** rng.uniform(-3, 3, size=(n, 1))  # all kinds of leverage
+    gains = rng.dirichlet(np.ones(k)) * (rng.random(k) < 0.8)
+    predicted = rng.normal(scale=10.0 ** data.draw(st.floats(-2, 2)), size=n)
+    asked = {
+        "window": 10.0 ** data.draw(st.floats(-3, 1)),
+        "gains": gains,
+        "scale": 0.1,
+        "scale_window": 10.0 ** data.draw(st.floats(-2, 0)),
+        "scale_weight": data.draw(st.sampled_from([0.0, 0.5, 1.0])),
+        "mu": 0.7,
+        "neighbouring": neighbouring,
+    }
+    label = rng.uniform(-0.5, 0.5, size=n)
+    label[0] = data.draw(st.floats(-0.5, 0.5))
+    changed = label.copy()
+    changed[0] = data.draw(st.floats(-0.5, 0.5))
+    before, answer = newton_sums(rows, label, (-0.5, 0.5), lambda part: predicted[part], **asked)
+    if neighbouring is Neighbouring.REPLACE:
+        after, _ = newton_sums(rows, changed, (-0.5, 0.5), lambda part: predicted[part], **asked)
+    elif n == 1:
+        after = np.zeros(k + 1)
+    else:
+        after, _ = newton_sums(rows[1:], label[1:], (-0.5, 0.5), lambda part: predicted[1:][part], **asked)
+    assert np.linalg.norm(after - before) <= answer.sensitivity * (1 + 1e-9)
+    assert answer.deviation == pytest.approx(answer.sensitivity / 0.7)
+
+
+def test_a_row_too_long_to_square_does_not_hide_the_others() -> None:
+    rows = np.array([[1.0, 0.0], [1.0, 1e160]])
+    answer = newton_sums(
+        rows,
+        np.zeros(2),
+        (-0.5, 0.5),
+        lambda part: np.zeros(2)[part],
+        window=0.2,
+        gains=np.array([0.5, 0.5]),
+        scale=0.1,
+        scale_window=0.4,
+        scale_weight=0.0,
+        mu=1.0,
+        neighbouring=Neighbouring.REPLACE,
+    )[1]
+    assert answer.sensitivity == 0.4
+
+
+def test_the_sensitivity_of_a_newton_release_is_attained() -> None:
+    rows, gains = np.ones((3, 1)), np.ones(1)
+    asked = {"window": 0.2, "gains": gains, "scale": 0.1, "scale_window": 0.4, "scale_weight": 0.0, "mu": 1.0}
+    sums = []
+    for value in (-0.5, 0.5):
+        label = np.array([value, 0.1, -0.1])
+        total, answer = newton_sums(
+            rows, label, (-0.5, 0.5), lambda part: np.zeros(3)[part], **asked, neighbouring=Neighbouring.REPLACE
+        )
+        sums.append(total)
+    assert np.linalg.norm(sums[1] - sums[0]) == pytest.approx(answer.sensitivity) == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("neighbouring", Neighbouring)
+@pytest.mark.parametrize("seed", range(5))
+def test_all_releases_of_a_newton_run_compose_to_its_budget(
+    monkeypatch: pytest.MonkeyPatch, neighbouring: Neighbouring, seed: int
+) -> None:
+    # At every release, with all that was released before, the neighbour's sums are computed beside the true ones.
+    rng = np.random.default_rng(seed)
+    directions = Directions.of(PublicFeatures(rng.standard_t(2, size=(60, 3))))
+    label = rng.uniform(-0.5, 0.5, size=60)
+    record = int(np.argmax((directions.rows**2).sum(axis=1)))  # the one with the most leverage
+    label[record] = 0.5
+    original, spent = conddp.newton.release, []
+
+    def watched(rows: Any, label: Any, label_range: Any, predictions: Any, **settings: Any) -> Any:
+        before, answer = newton_sums(rows, label, label_range, predictions, **settings)
+        neighbour = label.copy()
+        neighbour[record] = -0.5
+        if neighbouring is Neighbouring.REPLACE:
+            after, _ = newton_sums(rows, neighbour, label_range, predictions, **settings)
+        else:
+            others = np.delete(np.arange(60), record)
+            predicted = predictions(slice(0, 60))[others]
+            after, _ = newton_sums(rows[others], label[others], label_range, lambda part: predicted[part], **settings)
+        spent.append(np.linalg.norm(after - before) / answer.deviation)
+        return original(rows, label, label_range, predictions, **settings)
+
+    calls: list[Any] = []
+
+    def record_and_release(*arguments: Any, **settings: Any) -> Any:
+        calls.append((arguments, settings))
+        return original(*arguments, **settings)
+
+    monkeypatch.setattr(conddp.newton, "release", record_and_release)
+    conddp.newton.run_newton(
+        directions, label, (-0.5, 0.5), np.zeros(4), mu=2.0, neighbouring=neighbouring, generator=rng
+    )
+    monkeypatch.setattr(conddp.newton, "release", original)
+    for arguments, settings_ in calls:
+        watched(*arguments, **settings_)
+    assert len(spent) == 14
+    assert np.linalg.norm(spent) <= 2.0 * (1 + 1e-9)
+    assert np.linalg.norm(spent) > 0.5  # and the record that matters most is not far from what is allowed

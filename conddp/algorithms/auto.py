@@ -1,0 +1,139 @@
+"""The algorithm that chooses the algorithm, from public information alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from conddp._validate import positive_integer
+from conddp.algorithms.algorithm import Algorithm, Task
+from conddp.algorithms.cond_dp import CondDP
+from conddp.algorithms.cond_newton import CondNewton
+from conddp.algorithms.private_mean import PrivateMean
+from conddp.algorithms.randomized_labels import RROnBins
+from conddp.data import Dataset
+from conddp.fitted import FitResult
+from conddp.ledger import PrivacyBudget
+from conddp.models import Head, Linear
+from conddp.neighbouring import Neighbouring
+from conddp.noise import RandomSource
+from conddp.simulation import FAMILIES, simulate
+
+__all__ = ["Auto", "Choice"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An algorithm and the reason for it.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        The one to use.
+    reason : str
+        A clause that goes on after "because".
+    errors : mapping
+        Where candidates were simulated: geometric mean over all families of the expected squared error of each, in
+        units of the residual variance.
+    """
+
+    algorithm: Algorithm
+    reason: str
+    errors: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Auto(Algorithm):
+    """Picks the algorithm that suits the data: by rules, or by trying candidates on simulated labels.
+
+    Privacy
+        The choice sees which columns are public, the public columns, n, the head, the budget and the declared bounds.
+        It never sees a label or a private column, so it costs nothing; the ledger records it as free.
+
+    Parameters
+    ----------
+    num_simulations : int
+        0 chooses by rules that were derived on simulated labels once and for all. More tries the candidates on that
+        many draws from each family of simulated labels on the very public columns at hand, and takes the one with the
+        lowest mean error.
+    """
+
+    num_simulations: int = 0
+
+    def __post_init__(self) -> None:
+        if self.num_simulations:
+            positive_integer(num_simulations=self.num_simulations)
+
+    def run(self, task: Task) -> FitResult:
+        """Choose, then do what the chosen algorithm does."""
+        choice = self.choose(
+            task.dataset, task.budget, task.head, fit_intercept=task.fit_intercept, neighbouring=task.neighbouring
+        )
+        algorithm, name = choice.algorithm, type(choice.algorithm).__name__
+        algorithm.check(task.dataset, task.head, task.neighbouring)
+        sentence = f"{name} was chosen because {choice.reason}; no private value took part in the choice."
+        task.note_free("choice of algorithm", sentence)
+        result = algorithm.run(replace(task, name=name, choice=sentence))
+        return replace(result, settings={"algorithm": name, "simulated_errors": dict(choice.errors), **result.settings})
+
+    def choose(
+        self,
+        dataset: Dataset,
+        budget: PrivacyBudget,
+        head: Head,
+        *,
+        fit_intercept: bool = True,
+        neighbouring: Neighbouring = Neighbouring.REPLACE,
+    ) -> Choice:
+        """The algorithm for this data set, budget and head.
+
+        Privacy
+            Reads public columns, names and n only: no cost.
+        """
+        if dataset.private is not None:
+            return Choice(
+                CondDP(),
+                "some columns are private: it conditions the public ones and clips gradients of all",
+                {},
+            )
+        if budget.delta == 0:
+            return Choice(RROnBins(), "delta is 0, which Gaussian noise cannot give", {})
+        if self.num_simulations:
+            return self._simulate(dataset, budget, head, fit_intercept, neighbouring)
+        return Choice(
+            CondNewton(),
+            "all features are public, so that curvature is known exactly and only sums of residuals need noise",
+            {},
+        )
+
+    def _simulate(
+        self, dataset: Dataset, budget: PrivacyBudget, head: Head, fit_intercept: bool, neighbouring: Neighbouring
+    ) -> Choice:
+        candidates: dict[str, Algorithm] = {"CondNewton": CondNewton()}
+        if neighbouring is Neighbouring.REPLACE:
+            candidates["RROnBins"] = RROnBins()
+        if isinstance(head, Linear) and fit_intercept:
+            candidates["PrivateMean"] = PrivateMean()
+        rng = np.random.default_rng(0)
+        errors: dict[str, list[float]] = {name: [] for name in candidates}
+        for family in FAMILIES:
+            for seed in range(self.num_simulations):
+                simulated = simulate(dataset.public, family, rng, constant=fit_intercept)
+                for name, algorithm in candidates.items():
+                    model = algorithm.fit(
+                        simulated.dataset,
+                        budget,
+                        head=head,
+                        neighbouring=neighbouring,
+                        fit_intercept=fit_intercept,
+                        random_source=RandomSource.of(seed),
+                    ).model
+                    errors[name].append(simulated.compute_error(model.predict(dataset.public)))
+        means = {name: float(np.exp(np.mean(np.log(each)))) for name, each in errors.items()}
+        best = min(means, key=lambda name: means[name])
+        listed = ", ".join(f"{name} {mean:.3f}" for name, mean in means.items())
+        reason = (
+            f"its mean error on {len(FAMILIES) * self.num_simulations} sets of simulated labels was lowest, in units "
+            f"of the residual variance: {listed}"
+        )
+        return Choice(candidates[best], reason, means)

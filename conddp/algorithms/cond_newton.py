@@ -1,0 +1,160 @@
+"""CondNewton: a few noisy Newton steps on whitened public features, with every choice made by a rule."""
+
+from dataclasses import asdict, dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp._validate import positive_integer
+from conddp.accounting import GaussianEvent, calibrate_gaussian_mu
+from conddp.algorithms.algorithm import Algorithm, Task, bound_rounding
+from conddp.data import PublicFeatures
+from conddp.directions import Directions
+from conddp.distillation import distill
+from conddp.expansion import Expansion
+from conddp.fitted import FitResult, FittedModel
+from conddp.models import Linear, Wide
+from conddp.newton import NewtonPlan, NewtonRun, run_newton
+from conddp.preprocessing import scale_bounds, scale_label
+from conddp.training import Progress
+
+__all__ = ["CondNewton"]
+
+LARGEST_EXPANSION = 4e7  # numbers in the expanded feature matrix
+
+
+@dataclass(frozen=True, kw_only=True)
+class CondNewton(Algorithm):
+    r"""Noisy Newton steps with clamped residuals, for public features and a private label.
+
+    A linear head is fitted directly: conditioned by the public features a gradient step is a Newton step, so few full
+    batches do. Windows follow the residuals, gains follow what is left to learn, and the result is shrunk by its known
+    noise; see :mod:`conddp.newton`.
+
+    Other heads are fitted in the space of functions. A wide layer of random hidden units turns the public columns into
+    a few hundred public features, on which the same linear method runs. Its predictions are released, so the head can
+    then learn to repeat them from public rows for as long as it takes, at no cost: no gradient of the head ever sees a
+    label. :class:`~conddp.models.Wide` is that wide layer itself.
+
+    Parameters
+    ----------
+    plan : NewtonPlan
+        Constants of the Newton steps; the default was derived on simulated labels.
+    width : int
+        Hidden units for heads that are not linear; fewer where there are few records.
+    """
+
+    labels_only: ClassVar[bool] = True
+
+    plan: NewtonPlan = field(default_factory=NewtonPlan)
+    width: int = 300
+
+    def __post_init__(self) -> None:
+        positive_integer(width=self.width)
+
+    def run(self, task: Task) -> FitResult:
+        r"""Take noisy Newton steps; for heads that are not linear, distil.
+
+        Privacy
+            Every release is a Gaussian mechanism with its share of :math:`\mu^2`; together they are one Gaussian
+            mechanism of parameter :math:`\mu`, accounted exactly (:func:`conddp.newton.release`). Rows, directions
+            and hidden units are public. Distillation reads released predictions.
+        """
+        dataset, head = task.dataset, task.head
+        n, bounds = dataset.num_records, dataset.label.bounds
+        mu = calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
+        expansion, features = self._expand(task)
+        directions = Directions.of(features, constant=task.fit_intercept)
+        settings = {
+            **asdict(self.plan),
+            "num_steps": len(self.plan.shares(n)) - 2,
+            "mu": mu,
+            "num_directions": directions.num_directions,
+            "num_hidden": 0 if expansion is None else len(expansion.biases),
+            "head": repr(head),
+        }
+        task.note_free("directions", "reads public columns and n only")
+        task.spend("noisy sums of clamped residuals times public rows, and of their squares", settings)
+
+        label = scale_label(dataset.label, center=task.fit_intercept)
+        low, high = scale_bounds(bounds, center=task.fit_intercept)
+        middle = 0.0 if task.fit_intercept else (low + high) / 2
+        shares = self.plan.shares(n)
+        run = run_newton(
+            directions,
+            label,
+            (low, high),
+            middle * directions.rows.mean(axis=0),
+            mu=mu / (1 + bound_rounding(n)),
+            neighbouring=task.neighbouring,
+            plan=self.plan,
+            generator=task.random_source.generator(),
+            watch=_watch(task, len(shares)),
+        )
+        parameters = self._make_parameters(task, expansion, directions, run)
+        model = FittedModel(
+            head,
+            head.layout(dataset.public.values.shape[1] + task.fit_intercept, 0),
+            parameters,
+            task.fit_intercept,
+            bounds,
+        )
+        event = GaussianEvent(task.neighbouring.sensitivity(1.0) / mu, 1, 1.0, task.neighbouring)
+        mechanism = (
+            f"{len(shares)} full-batch Gaussian releases were composed exactly; together they are one "
+            f"Gaussian mechanism whose sensitivity is {mu:.4g} standard deviations."
+        )
+        if not isinstance(head, Linear):
+            mechanism += " The model was then fitted to predictions that these releases determine, at no further cost."
+        return task.finish(model, mechanism, settings, event)
+
+    def _expand(self, task: Task) -> tuple[Expansion | None, PublicFeatures]:
+        """The features on which the Newton steps run: the columns, and hidden units beside them if need be."""
+        public, n = task.dataset.public, task.dataset.num_records
+        if isinstance(task.head, Linear):
+            return None, public
+        width = self.width if not isinstance(task.head, Wide) else task.head.width
+        if not isinstance(task.head, Wide):
+            width = max(1, min(width, n // 4, int(LARGEST_EXPANSION / n)))
+        expansion = Expansion.of(public, width, constant=task.fit_intercept)
+        return expansion, expansion.transform(public)
+
+    def _make_parameters(
+        self, task: Task, expansion: Expansion | None, directions: Directions, run: NewtonRun
+    ) -> NDArray[np.float64]:
+        """Parameters of the head on the public columns themselves."""
+        head, public = task.head, task.dataset.public
+        weights = directions.matrix @ run.coefficients
+        if expansion is None:
+            return np.asarray(weights)
+        if isinstance(head, Wide):
+            return _make_wide(head, expansion, weights, public.values.shape[1], constant=task.fit_intercept)
+        low, high = scale_bounds(task.dataset.label.bounds, center=task.fit_intercept)
+        predictions = np.clip(directions.rows @ run.coefficients, low, high)
+        generator = task.random_source.generator()
+        return distill(head, public, predictions, constant=task.fit_intercept, generator=generator)
+
+
+def _make_wide(
+    head: Wide, expansion: Expansion, weights: NDArray[np.float64], num_public: int, *, constant: bool
+) -> NDArray[np.float64]:
+    """Parameters of a wide head: linear weights and output weights as fitted, hidden weights as drawn."""
+    layout = head.layout(num_public + constant, 0)
+    parameters: NDArray[np.float64] = np.zeros((1, layout.size))
+    views = layout.views(parameters)
+    views["public"][0, 0, :num_public] = weights[:num_public]
+    views["public"][0, 1:, :num_public] = expansion.weights
+    views["output"][0] = weights[num_public : num_public + head.width]
+    if constant:
+        views["public"][0, 0, -1] = weights[-1]
+        views["public"][0, 1:, -1] = expansion.biases
+    return np.asarray(parameters[0])
+
+
+def _watch(task: Task, num_steps: int):  # type: ignore[no-untyped-def]
+    """What the engine calls after each release: the user's callback, if there is one."""
+    callback = task.callback
+    if callback is None:
+        return None
+    return lambda step, coefficients: callback(Progress(step, num_steps, coefficients[None]))

@@ -1,0 +1,140 @@
+r"""Labels made up from public features, to choose settings and algorithms by: free, because no real label takes part.
+
+Labels are a signal plus residuals, moved into the declared range. The families differ in where the signal sits among
+the principal directions, in whether it is linear, in how heavy the tails of the residuals are, and in how much of the
+labels' variance is signal.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp.data import Dataset, Labels, PublicFeatures
+from conddp.directions import Directions
+from conddp.expansion import Expansion
+from conddp.schema import Bounds
+
+__all__ = ["FAMILIES", "Family", "Simulation", "simulate"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A way to make labels up.
+
+    Parameters
+    ----------
+    signal_share : float
+        Share of the labels' variance that the features explain.
+    exponent : float
+        Coefficients of whitened directions have variance proportional to the direction's variance to this power.
+    nonlinear : bool
+        Whether half of the signal comes from a few hidden units.
+    residuals : {"normal", "student", "lognormal"}
+        Law of the residuals: no tails, heavy tails on both sides (3 degrees of freedom), a heavy tail on one side.
+    skewed : bool
+        Whether signal and residuals multiply instead of adding up, as in prices and counts: most labels are small, and
+        a few large ones carry most of the variance.
+    spread : float
+        Standard deviation of the labels over the width of their range.
+    """
+
+    signal_share: float
+    exponent: float = 0.5
+    nonlinear: bool = False
+    residuals: Literal["normal", "student", "lognormal"] = "normal"
+    skewed: bool = False
+    spread: float = 0.12
+
+
+FAMILIES = (
+    Family(0.3, 0.0),
+    Family(0.3, 1.0, residuals="student"),
+    Family(0.3, 0.5, nonlinear=True, residuals="lognormal", spread=0.08),
+    Family(0.6, 0.5),
+    Family(0.6, 1.0, nonlinear=True, spread=0.2),
+    Family(0.6, 0.0, residuals="lognormal"),
+    Family(0.85, 0.0),
+    Family(0.85, 0.5, residuals="student", spread=0.2),
+    Family(0.85, 1.0, residuals="lognormal", spread=0.08),
+    Family(0.6, 0.5, skewed=True, spread=0.08),
+    Family(0.85, 1.0, skewed=True),
+)
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Made-up labels, and the truth about them.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Public features and labels between 0 and 1.
+    signal : array of shape (n,)
+        What the label of each record would be without its residual.
+    residual_variance : float
+        Variance of the residuals.
+    """
+
+    dataset: Dataset
+    signal: NDArray[np.float64]
+    residual_variance: float
+
+    def compute_error(self, predictions: NDArray[np.float64]) -> float:
+        """Expected squared error on new labels of the same records, over the variance of the residuals."""
+        return float(1 + np.mean((predictions - self.signal) ** 2) / self.residual_variance)
+
+
+def simulate(
+    public_features: PublicFeatures, family: Family, rng: np.random.Generator, *, constant: bool = True
+) -> Simulation:
+    """Public features with made-up labels between 0 and 1.
+
+    Privacy
+        Reads public columns only: no cost.
+
+    Parameters
+    ----------
+    public_features : PublicFeatures
+        The features.
+    family : Family
+        How labels are made up.
+    rng : numpy.random.Generator
+        For signal and residuals.
+    constant : bool
+        Whether the model will have an intercept.
+    """
+    directions = Directions.of(public_features, constant=constant)
+    n = len(directions.rows)
+    slopes = slice(int(constant), None)
+    deviations = directions.variances[slopes] ** (family.exponent / 2)
+    signal = _standardize(directions.rows[:, slopes] @ (deviations * rng.normal(size=len(deviations))))
+    if family.nonlinear:
+        seed = int(rng.integers(2**32))
+        hidden = Expansion.of(public_features, 8, seed=seed).transform(public_features).values[:, -8:]
+        signal = _standardize(signal + _standardize(hidden @ rng.normal(size=8)))
+    draw = {
+        "normal": lambda: rng.normal(size=n),
+        "student": lambda: rng.standard_t(3, size=n),
+        "lognormal": lambda: rng.lognormal(sigma=1.0, size=n),
+    }
+    residual = _standardize(draw[family.residuals]())
+    share = family.signal_share
+    signal, residual = np.sqrt(share) * signal, np.sqrt(1 - share) * residual
+    if family.skewed:
+        signal, residual = np.clip(signal, -3.0, 3.0), np.clip(residual, -3.0, 3.0)  # no record outweighs all others
+        whole, signal = np.exp(1.2 * (signal + residual)), np.exp(1.2 * signal)
+        signal *= (whole @ signal) / (signal @ signal)  # the residual has no part along the signal
+        signal, residual = (signal - signal.mean()) / whole.std(), (whole - signal) / whole.std()
+        residual -= residual.mean()
+    middle = rng.uniform(0.1, 0.3) if family.skewed else rng.uniform(0.3, 0.7)
+    signal = np.clip(middle + family.spread * signal, 0.0, 1.0)
+    residual *= family.spread
+    label = Labels(np.clip(signal + residual, 0.0, 1.0), Bounds(0.0, 1.0))
+    return Simulation(Dataset(public_features, None, label), signal, float(residual.var()))
+
+
+def _standardize(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    deviation = values.std()
+    return np.asarray((values - values.mean()) / (deviation if deviation > 0 else 1.0))

@@ -1,0 +1,208 @@
+"""CondNewton as an algorithm: all heads, both relations, with and without an intercept; and the choice by Auto."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conddp import (
+    MLP,
+    Auto,
+    CondNewton,
+    Dataset,
+    FactorizationMachine,
+    Labels,
+    Neighbouring,
+    PrivacyBudget,
+    PrivacyLedger,
+    PrivateMean,
+    PublicFeatures,
+    Wide,
+)
+from conddp.accounting import compute_epsilon
+from conddp.algorithms import CondDP, RROnBins
+from conddp.distillation import distill
+from conddp.expansion import Expansion
+from conddp.models import Head, Linear
+from conddp.noise import RandomSource
+from conddp.preprocessing import scale_bounds, scale_label
+from conddp.schema import Bounds
+from conddp.simulation import FAMILIES, Family, simulate
+from conddp.training import Progress
+from tests.test_algorithms import dataset
+
+BUDGET = PrivacyBudget(2.0, 1e-5)
+
+
+def bent(rng: np.random.Generator, n: int = 3000) -> Dataset:
+    """A label that no linear model explains."""
+    X = rng.normal(size=(n, 3)) * [1.0, 20.0, 0.01] + [0.0, 300.0, 5.0]
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    y = 4 + np.abs(Z[:, 0]) + np.sin(2 * Z[:, 1]) + 0.1 * rng.normal(size=n)
+    return Dataset(PublicFeatures(X), None, Labels(y, Bounds(0, 9)))
+
+
+@pytest.mark.parametrize("head", [Wide(), MLP(), MLP(hidden=(12,), activation="tanh"), FactorizationMachine()])
+def test_other_heads_bend_where_a_linear_one_cannot(rng: np.random.Generator, head: Head) -> None:
+    data = bent(rng)
+    errors = {}
+    for each in (Linear(), head):
+        result = CondNewton().fit(data, BUDGET, head=each, random_source=RandomSource.of(0))
+        errors[each] = np.mean((result.model.predict(data.public) - data.label.values) ** 2)
+        assert result.model.head == each
+    assert errors[head] < 0.7 * errors[Linear()]
+
+
+@pytest.mark.parametrize("neighbouring", Neighbouring)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_the_guarantee_is_what_was_asked_for(
+    rng: np.random.Generator, neighbouring: Neighbouring, fit_intercept: bool
+) -> None:
+    ledger = PrivacyLedger(BUDGET, neighbouring=neighbouring)
+    result = CondNewton().fit(
+        dataset(rng, private=False), BUDGET, neighbouring=neighbouring, fit_intercept=fit_intercept, ledger=ledger
+    )
+    assert ledger.spent == result.guarantee.budget == BUDGET
+    event: Any = result.guarantee.event
+    assert compute_epsilon(event, 1e-5) == pytest.approx(2.0, rel=1e-6)
+    assert "14 full-batch Gaussian releases were composed exactly" in str(result.guarantee)
+    assert [entry.cost.epsilon for entry in ledger.entries] == [0.0, 2.0]
+
+
+def test_a_model_through_the_origin_is_found_far_from_it(rng: np.random.Generator) -> None:
+    X = rng.uniform(1, 2, size=(4000, 2))
+    y = X @ [300.0, 500.0] + rng.normal(scale=5.0, size=4000)
+    data = Dataset(PublicFeatures(X), None, Labels(y, Bounds(700, 1700)))
+    result = CondNewton().fit(data, PrivacyBudget(4.0, 1e-5), fit_intercept=False, random_source=RandomSource.of(0))
+    coefficients, _, intercept = result.model.compute_linear_coefficients()
+    assert intercept == 0.0
+    assert coefficients == pytest.approx([300.0, 500.0], rel=0.05)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_no_scaled_label_passes_the_ends_that_sensitivity_is_computed_from(fit_intercept: bool) -> None:
+    for low, high in ((1e12 + 0.1, 1e12 + 1.2), (1.7e9, 1.7e9 + 99.7), (0.1, 0.7), (-3.0, 1e-3)):
+        bounds = Bounds(low, high)
+        labels = Labels(np.array([low, high, (low + high) / 2, -1e99, 1e99]), bounds)
+        ends = scale_bounds(bounds, center=fit_intercept)
+        scaled = scale_label(labels, center=fit_intercept)
+        assert ends[0] <= scaled.min() < scaled.max() <= ends[1]
+        assert (scaled.min(), scaled.max()) == pytest.approx(ends, rel=1e-3)
+
+
+def test_units_of_public_columns_change_nothing(rng: np.random.Generator) -> None:
+    data = dataset(rng, private=False)
+    scaled = replace(data, public=PublicFeatures(data.public.values * [1e6, 1e-3, 1.0] + [5.0, 0.0, -2.0]))
+    for head in (Linear(), Wide(width=20)):
+        first, second = (
+            CondNewton().fit(each, BUDGET, head=head, random_source=RandomSource.of(0)).model.predict(each.public)
+            for each in (data, scaled)
+        )
+        assert first == pytest.approx(second, abs=1e-5)
+
+
+def test_a_callback_sees_releases_and_may_stop(rng: np.random.Generator) -> None:
+    seen: list[Progress] = []
+
+    def watch(progress: Progress) -> bool:
+        seen.append(progress)
+        return progress.step == 3
+
+    CondNewton().fit(dataset(rng, private=False), BUDGET, callback=watch)
+    assert [(progress.step, progress.num_steps) for progress in seen] == [(1, 14), (2, 14), (3, 14)]
+
+
+def test_hidden_units_are_drawn_from_a_fixed_seed_on_standardised_columns(rng: np.random.Generator) -> None:
+    public = PublicFeatures(rng.normal(size=(500, 3)) * [1.0, 1e5, 1e-5] + [0.0, 1e6, 0.0])
+    first, second = Expansion.of(public, 50), Expansion.of(public, 50)
+    assert np.array_equal(first.weights, second.weights)
+    widened = first.transform(public).values
+    assert widened[:, :3] == pytest.approx(public.values)
+    assert np.array_equal(widened[:, 3:], np.tanh(public.values @ first.weights.T + first.biases))
+    assert 0.3 < widened[:, 3:].std(axis=0).mean() < 0.9  # neither flat nor saturated
+    odd = Expansion.of(public, 50, constant=False)
+    flipped = odd.transform(PublicFeatures(-public.values)).values[:, 3:]
+    assert flipped == pytest.approx(-odd.transform(public).values[:, 3:])
+
+
+def test_distillation_repeats_what_it_is_given(rng: np.random.Generator) -> None:
+    data = bent(rng, n=1500)
+    target = (np.abs(data.public.values[:, 0]) - 1) / 5
+    parameters = distill(MLP(), data.public, target, constant=True, generator=rng)
+    head = MLP()
+    columns = np.column_stack([data.public.values, np.ones(1500)])
+    found = head.predict(head.layout(4, 0).views(parameters[None]), columns, None)[0]
+    assert np.mean((found - target) ** 2) < 0.02 * np.var(target)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_simulated_labels_are_what_the_family_says(rng: np.random.Generator, family: Family) -> None:
+    simulation = simulate(PublicFeatures(rng.normal(size=(5000, 6))), family, rng)
+    label = simulation.dataset.label
+    assert label.bounds == Bounds(0.0, 1.0)
+    assert label.values.min() >= 0 and label.values.max() <= 1
+    assert label.values.std() == pytest.approx(family.spread, rel=0.25)
+    assert np.corrcoef(simulation.signal, label.values)[0, 1] ** 2 == pytest.approx(family.signal_share, abs=0.3)
+    assert simulation.compute_error(simulation.signal) == 1.0
+
+
+class Untouchable:
+    """Stands for labels and private columns: any use is an error."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"a private value was touched: {name}")
+
+
+@pytest.mark.parametrize("num_simulations", [0, 1])
+def test_the_choice_never_looks_at_labels(rng: np.random.Generator, num_simulations: int) -> None:
+    data = dataset(rng, n=400, private=False)
+    object.__setattr__(data, "label", Untouchable())
+    choice = Auto(num_simulations=num_simulations).choose(data, BUDGET, Linear())
+    assert isinstance(choice.algorithm, CondNewton)
+    assert set(choice.errors) == ({"CondNewton", "RROnBins", "PrivateMean"} if num_simulations else set())
+
+
+def test_auto_says_why_and_records_that_the_choice_was_free(rng: np.random.Generator) -> None:
+    ledger = PrivacyLedger(BUDGET)
+    result = Auto().fit(dataset(rng, private=False), BUDGET, ledger=ledger)
+    assert result.settings["algorithm"] == "CondNewton"
+    assert "CondNewton was chosen because all features are public" in str(result.guarantee)
+    assert "choice of algorithm" in ledger.entries[0].what
+    assert ledger.entries[0].cost == PrivacyBudget(0.0, 0.0)
+    assert ledger.spent == BUDGET
+
+
+def test_auto_takes_what_the_task_allows(rng: np.random.Generator) -> None:
+    private = Auto().choose(dataset(rng), BUDGET, Linear())
+    assert isinstance(private.algorithm, CondDP)
+    assert "private" in private.reason
+    pure = PrivacyBudget(2.0, 0.0)
+    result = Auto().fit(dataset(rng, private=False), pure)
+    assert result.settings["algorithm"] == "RROnBins"
+    assert result.guarantee.budget == pure
+    assert isinstance(Auto().choose(dataset(rng, private=False), pure, MLP()).algorithm, RROnBins)
+
+
+@pytest.mark.parametrize("neighbouring", Neighbouring)
+@pytest.mark.parametrize(("head", "fit_intercept"), [(Linear(), False), (Wide(width=20), True), (Linear(), True)])
+def test_simulations_try_what_the_task_allows(
+    rng: np.random.Generator, head: Head, fit_intercept: bool, neighbouring: Neighbouring, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("conddp.released.NUM_STEPS", 20)
+    result = Auto(num_simulations=1).fit(
+        dataset(rng, n=120, private=False),
+        PrivacyBudget(5.0, 1e-5),
+        head=head,
+        neighbouring=neighbouring,
+        fit_intercept=fit_intercept,
+    )
+    assert result.settings["algorithm"] in result.settings["simulated_errors"]
+
+
+def test_simulations_prefer_the_mean_where_nothing_else_can_be_learned(rng: np.random.Generator) -> None:
+    data = dataset(rng, n=12, private=False)
+    choice = Auto(num_simulations=3).choose(data, PrivacyBudget(0.5, 1e-5), Linear())
+    assert choice.errors[type(choice.algorithm).__name__] == min(choice.errors.values())
+    assert "simulated labels" in choice.reason
+    assert isinstance(choice.algorithm, (CondNewton, PrivateMean))

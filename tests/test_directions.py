@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+
+from conddp.data import PublicFeatures
+from conddp.directions import ROWS_AT_ONCE, Directions
+from conddp.errors import SchemaError
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("n", [50, 2 * ROWS_AT_ONCE + 3])
+def test_rows_are_whitened_and_follow_from_the_columns(rng: np.random.Generator, n: int, constant: bool) -> None:
+    X = rng.normal(size=(n, 4)) @ rng.normal(size=(4, 4)) + [1.0, 100.0, 0.0, -5.0]
+    directions = Directions.of(PublicFeatures(X), constant=constant)
+    k = directions.num_directions
+    assert k == 4 + constant
+    assert directions.rows.T @ directions.rows / n == pytest.approx(np.eye(k), abs=1e-8)
+    columns = np.column_stack([X, np.ones(n)]) if constant else X
+    assert columns @ directions.matrix == pytest.approx(directions.rows, abs=1e-8)
+    slopes = directions.variances[int(constant) :]
+    assert slopes.mean() == pytest.approx(1.0)
+    assert (np.diff(slopes) <= 0).all()
+
+
+def test_units_of_columns_do_not_matter(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 3))
+    plain, scaled = (Directions.of(PublicFeatures(X * unit)) for unit in ([1.0, 1.0, 1.0], [1e-9, 3.0, 1e9]))
+    assert scaled.variances == pytest.approx(plain.variances, rel=1e-9)
+    assert np.abs(scaled.rows) == pytest.approx(np.abs(plain.rows), abs=1e-6)  # up to signs
+
+
+def test_columns_without_information_are_left_out(rng: np.random.Generator) -> None:
+    x = rng.normal(size=(40, 2))
+    X = np.column_stack([x, x[:, 0], np.full(40, 7.0), np.zeros(40), x @ [1.0, 2.0]])
+    directions = Directions.of(PublicFeatures(X))
+    assert directions.num_directions == 3
+    assert np.isfinite(directions.matrix).all()
+    more_columns_than_rows = Directions.of(PublicFeatures(rng.normal(size=(5, 9))))
+    assert more_columns_than_rows.num_directions == 5
+
+
+def test_constant_columns_leave_the_constant_alone() -> None:
+    directions = Directions.of(PublicFeatures(np.ones((10, 2))))
+    assert directions.rows == pytest.approx(np.ones((10, 1)))
+    with pytest.raises(SchemaError, match="every public column is zero"):
+        Directions.of(PublicFeatures(np.zeros((10, 2))), constant=False)
+    with pytest.raises(SchemaError, match="too large"):
+        Directions.of(PublicFeatures(np.array([[1e200], [-1e200]])))
