@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from conddp.algorithms import DPSGD, CondDP
-from conddp.algorithms.descent import Descent
+from conddp.algorithms import DPSGD, Auto, CondDP
+from conddp.algorithms.algorithm import Algorithm
 from conddp.data import Dataset
 from conddp.datasets import DATASETS, load_dataset, make_synthetic
 from conddp.evaluation import DELTA, Evaluation
@@ -25,7 +25,7 @@ from conddp.schema import Schema
 __all__ = ["Comparison", "compare", "load_randhie", "main"]
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
-ALGORITHMS: dict[str, Descent] = {"DPSGD": DPSGD(), "Cond-DP": CondDP()}
+ALGORITHMS: dict[str, Algorithm] = {"DPSGD": DPSGD(), "Cond-DP": CondDP(), "default": Auto()}
 
 RANDHIE = Schema.of(
     label="mdvis",
@@ -58,7 +58,7 @@ class Comparison:
     errors : dict
         Test MSE by algorithm, one row per epsilon and one column per noise seed.
     guarantee : Guarantee
-        Of a Cond-DP fit without a seed, at the largest epsilon.
+        Of a default fit without a seed, at the largest epsilon.
     """
 
     title: str
@@ -75,7 +75,7 @@ def compare(title: str, dataset: Dataset, *, num_seeds: int) -> Comparison:
         name: np.array([[evaluation.compute_error(each, e, seed) for seed in range(num_seeds)] for e in EPSILONS])
         for name, each in ALGORITHMS.items()
     }
-    guarantee = CondDP().fit(evaluation.train, PrivacyBudget(EPSILONS[-1], DELTA)).guarantee
+    guarantee = Auto().fit(evaluation.train, PrivacyBudget(EPSILONS[-1], DELTA)).guarantee
     return Comparison(title, evaluation.optimum, evaluation.constant, errors, guarantee)
 
 
@@ -113,10 +113,10 @@ def draw(comparisons: list[Comparison], path: Path) -> None:
     figure, panels = plt.subplots(1, len(comparisons), figsize=(5.2 * len(comparisons), 4.0), layout="constrained")
     for panel, comparison in zip(np.atleast_1d(panels), comparisons, strict=True):
         for (name, errors), colour, marker in zip(
-            comparison.errors.items(), ("#b45309", "#1d4ed8"), ("s", "o"), strict=True
+            comparison.errors.items(), ("#b45309", "#1d4ed8", "#047857"), ("s", "o", "D"), strict=True
         ):
             mean, spread = errors.mean(axis=1), errors.std(axis=1)
-            panel.plot(EPSILONS, mean, color=colour, marker=marker, label=name)
+            panel.plot(EPSILONS, mean, color=colour, marker=marker, markersize=5, label=name)
             panel.fill_between(EPSILONS, mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
         panel.axhline(comparison.optimum, color="black", linestyle="--", label="least squares, not private")
         panel.axhline(comparison.constant, color="grey", linestyle=":", label="the mean alone, not private")
@@ -130,7 +130,7 @@ def draw(comparisons: list[Comparison], path: Path) -> None:
         panel.set_xlabel("epsilon")
         panel.set_ylabel("test MSE")
         panel.set_title(comparison.title, fontsize="medium", loc="left")
-    figure.legend(*panel.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small")
+    figure.legend(*panel.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize="small")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
     plt.close(figure)
@@ -155,7 +155,8 @@ def main() -> None:
         print_table(comparison)
     figure = arguments.out / "demo.png"
     draw(comparisons, figure)
-    print(f"Figure: {figure}\n\nA Cond-DP fit to the last one, without a seed, promises:\n{comparisons[-1].guarantee}")
+    print(f"Figure: {figure}\n\nA fit of the default to the last one, without a seed, promises:")
+    print(comparisons[-1].guarantee)
 
 
 if __name__ == "__main__":

@@ -37,12 +37,15 @@ class Directions:
         Takes coefficients of directions to weights of columns; the last row belongs to the constant column.
     has_constant : bool
         Whether the first direction is the constant.
+    is_public : bool
+        Whether all of it comes from public columns.
     """
 
     rows: NDArray[np.float64]
     variances: NDArray[np.float64]
     matrix: NDArray[np.float64]
     has_constant: bool
+    is_public: bool = True
 
     @classmethod
     def of(cls, public_features: PublicFeatures, *, constant: bool = True, tolerance: float = 1e-6) -> "Directions":

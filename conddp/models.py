@@ -290,7 +290,7 @@ class Wide:
         Number of hidden units w.
     """
 
-    width: int = 300
+    width: int = 500
 
     def __post_init__(self) -> None:
         positive_integer(width=self.width)

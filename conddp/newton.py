@@ -131,6 +131,7 @@ def release(
     mu: float,
     neighbouring: Neighbouring,
     generator: np.random.Generator,
+    rows_are_public: bool = True,
 ) -> Release:
     r"""Release clamped residuals times rows, and the mean square of the residuals.
 
@@ -141,12 +142,13 @@ def release(
         of these ends times :math:`\|g \circ u_i\|`, which is never more than 2 ``window``; setting the record's
         contribution to zero moves it by the farther end times the norm, at most ``window``. It adds between 0 and
         :math:`h m` to the second sum. The sensitivity is the root of the sum of both squares, with the largest
-        first part over all records; everything in it is public.
+        first part over all records; everything in it is public. Where rows are private too, the first part of a record
+        is known to be no longer than the window and nothing else, so it moves by at most 2 ``window``.
 
     Parameters
     ----------
     rows : array of shape (n, k)
-        Public rows.
+        Rows.
     label : array of shape (n,)
         Labels within ``label_range``.
     label_range : (low, high)
@@ -167,6 +169,8 @@ def release(
         The relation that sensitivities are meant under.
     generator : numpy.random.Generator
         For the noise.
+    rows_are_public : bool
+        Whether only labels are private.
     """
     n, k = rows.shape
     low, high = label_range
@@ -183,6 +187,10 @@ def release(
         residuals = np.clip(label[part], low, high) - predicted
         total += np.clip(residuals, -limits, limits) @ block
         square += float(np.minimum(residuals**2, scale_window**2).sum())
+        if not rows_are_public:
+            reach, num_sampled = most, 1
+            curvature[:] = 2 * ndtr(window / scale) - 1
+            continue
         if start % stride == 0:
             curvature += (2 * ndtr(limits / scale) - 1) @ squared
             num_sampled += len(block)
@@ -429,6 +437,7 @@ def run_newton(
             mu=mu * math.sqrt(share),
             neighbouring=neighbouring,
             generator=generator,
+            rows_are_public=directions.is_public,
         )
         curvature = np.where(np.isfinite(answer.noise), answer.curvature, 1.0)
         track.add(coefficients - start + answer.step / curvature, answer.noise / curvature**2)

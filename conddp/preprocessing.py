@@ -10,7 +10,15 @@ from conddp.data import Labels, PrivateFeatures
 from conddp.neighbouring import Neighbouring
 from conddp.schema import Bounds
 
-__all__ = ["label_reach", "private_unit", "restore_label", "scale_bounds", "scale_label", "scale_private"]
+__all__ = [
+    "label_reach",
+    "largest_private",
+    "private_unit",
+    "restore_label",
+    "scale_bounds",
+    "scale_label",
+    "scale_private",
+]
 
 
 def scale_label(label: Labels, *, center: bool = True, dtype: DTypeLike = np.float64) -> NDArray[Any]:
@@ -48,6 +56,13 @@ def restore_label(scaled: NDArray[Any], bounds: Bounds, *, center: bool = True) 
 def private_unit(bounds: Bounds) -> float:
     """Standard deviation of a value that spreads evenly over its bounds."""
     return bounds.width / math.sqrt(12)
+
+
+def largest_private(bounds: Bounds, *, center: bool = True) -> float:
+    """Largest absolute value that a scaled private column can have."""
+    if center:
+        return math.sqrt(3)
+    return max(abs(bounds.low), abs(bounds.high)) / private_unit(bounds)
 
 
 def scale_private(private: PrivateFeatures, *, center: bool = True, dtype: DTypeLike = np.float64) -> NDArray[Any]:

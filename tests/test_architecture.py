@@ -17,7 +17,7 @@ DATA_PATH = (
     ("neighbouring", "schema", "cache"),
     ("ledger", "data"),
     ("accounting", "aggregation", "preprocessing", "conditioning", "label_prior", "models", "datasets", "directions"),
-    ("clipping", "sampling", "optimizers", "guarantee", "randomizers", "expansion", "shrinkage"),
+    ("clipping", "sampling", "optimizers", "guarantee", "randomizers", "expansion", "shrinkage", "private_directions"),
     ("noise", "fitted", "newton", "simulation"),
     ("training",),
     ("released", "distillation", "algorithms.algorithm"),

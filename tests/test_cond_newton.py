@@ -21,12 +21,15 @@ from conddp import (
     Wide,
 )
 from conddp.accounting import compute_epsilon
-from conddp.algorithms import CondDP, RROnBins
+from conddp.algorithms import CondDP, NonPrivate, RROnBins
+from conddp.directions import Directions
 from conddp.distillation import distill
+from conddp.errors import PrivacyError
 from conddp.expansion import Expansion
 from conddp.models import Head, Linear
 from conddp.noise import RandomSource
 from conddp.preprocessing import scale_bounds, scale_label
+from conddp.private_directions import add_private_directions
 from conddp.schema import Bounds
 from conddp.simulation import FAMILIES, Family, simulate
 from conddp.training import Progress
@@ -66,7 +69,7 @@ def test_the_guarantee_is_what_was_asked_for(
     assert ledger.spent == result.guarantee.budget == BUDGET
     event: Any = result.guarantee.event
     assert compute_epsilon(event, 1e-5) == pytest.approx(2.0, rel=1e-6)
-    assert "14 full-batch Gaussian releases were composed exactly" in str(result.guarantee)
+    assert "14 full-batch Gaussian releases were accounted exactly" in str(result.guarantee)
     assert [entry.cost.epsilon for entry in ledger.entries] == [0.0, 2.0]
 
 
@@ -174,8 +177,9 @@ def test_auto_says_why_and_records_that_the_choice_was_free(rng: np.random.Gener
 
 
 def test_auto_takes_what_the_task_allows(rng: np.random.Generator) -> None:
+    assert isinstance(Auto().choose(dataset(rng), BUDGET, MLP()).algorithm, CondDP)
     private = Auto().choose(dataset(rng), BUDGET, Linear())
-    assert isinstance(private.algorithm, CondDP)
+    assert isinstance(private.algorithm, CondNewton)
     assert "private" in private.reason
     pure = PrivacyBudget(2.0, 0.0)
     result = Auto().fit(dataset(rng, private=False), pure)
@@ -206,3 +210,43 @@ def test_simulations_prefer_the_mean_where_nothing_else_can_be_learned(rng: np.r
     assert choice.errors[type(choice.algorithm).__name__] == min(choice.errors.values())
     assert "simulated labels" in choice.reason
     assert isinstance(choice.algorithm, (CondNewton, PrivateMean))
+
+
+@pytest.mark.parametrize("neighbouring", Neighbouring)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_private_columns_are_learned_from_too(
+    rng: np.random.Generator, neighbouring: Neighbouring, fit_intercept: bool
+) -> None:
+    data = dataset(rng, n=6000)
+    result = CondNewton().fit(
+        data,
+        PrivacyBudget(8.0, 1e-5),
+        neighbouring=neighbouring,
+        fit_intercept=fit_intercept,
+        random_source=RandomSource.of(0),
+    )
+    optimum = NonPrivate().fit(data, BUDGET, fit_intercept=fit_intercept).model.predict(data.public, data.private)
+    found = result.model.predict(data.public, data.private)
+    assert np.mean((found - optimum) ** 2) < 0.03 * np.var(optimum)
+    assert "27 full-batch Gaussian releases" in str(result.guarantee)
+    assert "the private columns 'q0', 'q1'" in str(result.guarantee)
+
+
+def test_private_columns_need_a_linear_head(rng: np.random.Generator) -> None:
+    with pytest.raises(PrivacyError, match="fits a linear head to private columns only"):
+        CondNewton().fit(dataset(rng), BUDGET, head=MLP())
+
+
+def test_private_directions_are_nearly_orthonormal_with_little_noise(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(5000, 3))
+    public = Directions.of(PublicFeatures(X))
+    values = np.column_stack([0.5 * X[:, 0] + 0.5 * rng.normal(size=5000), rng.uniform(-1, 1, 5000)])
+    private, largest = np.clip(values, -1.7, 1.7), np.full(2, np.sqrt(3))
+    whole = add_private_directions(public, private, largest, mu=1e4, neighbouring=Neighbouring.REPLACE, generator=rng)
+    assert not whole.is_public
+    assert whole.rows.T @ whole.rows / 5000 == pytest.approx(np.eye(6), abs=0.25)  # long public rows are cut
+    columns = np.column_stack([X, np.ones(5000), private])
+    assert columns @ whole.matrix == pytest.approx(whole.rows, abs=1e-9)
+    noisy = add_private_directions(public, private, largest, mu=1e-3, neighbouring=Neighbouring.REPLACE, generator=rng)
+    assert np.isfinite(noisy.rows).all()
+    assert np.sqrt(np.mean(noisy.rows[:, 4:] ** 2)) < 2  # noise chooses bad coordinates, but no huge ones

@@ -90,10 +90,18 @@ class Auto(Algorithm):
         Privacy
             Reads public columns, names and n only: no cost.
         """
-        if dataset.private is not None:
+        if dataset.private is not None and not isinstance(head, Linear):
             return Choice(
                 CondDP(),
-                "some columns are private: it conditions the public ones and clips gradients of all",
+                "some columns are private and the head is not linear: it conditions the public columns and clips "
+                "gradients of all",
+                {},
+            )
+        if dataset.private is not None:
+            return Choice(
+                CondNewton(),
+                "the head is linear: curvature along public columns is known exactly, and along private ones it is "
+                "released once",
                 {},
             )
         if budget.delta == 0:

@@ -1,7 +1,8 @@
 """CondNewton: a few noisy Newton steps on whitened public features, with every choice made by a rule."""
 
+import math
 from dataclasses import asdict, dataclass, field
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,24 +10,28 @@ from numpy.typing import NDArray
 from conddp._validate import positive_integer
 from conddp.accounting import GaussianEvent, calibrate_gaussian_mu
 from conddp.algorithms.algorithm import Algorithm, Task, bound_rounding
-from conddp.data import PublicFeatures
+from conddp.data import Dataset, PublicFeatures
 from conddp.directions import Directions
 from conddp.distillation import distill
+from conddp.errors import PrivacyError
 from conddp.expansion import Expansion
 from conddp.fitted import FitResult, FittedModel
-from conddp.models import Linear, Wide
+from conddp.models import Head, Linear, Wide
+from conddp.neighbouring import Neighbouring
 from conddp.newton import NewtonPlan, NewtonRun, run_newton
-from conddp.preprocessing import scale_bounds, scale_label
+from conddp.preprocessing import largest_private, scale_bounds, scale_label, scale_private
+from conddp.private_directions import add_private_directions
 from conddp.training import Progress
 
 __all__ = ["CondNewton"]
 
+MOMENT_SHARE = 0.2  # of the budget, for the second moments of private columns
 LARGEST_EXPANSION = 4e7  # numbers in the expanded feature matrix
 
 
 @dataclass(frozen=True, kw_only=True)
 class CondNewton(Algorithm):
-    r"""Noisy Newton steps with clamped residuals, for public features and a private label.
+    r"""Noisy Newton steps with clamped residuals.
 
     A linear head is fitted directly: conditioned by the public features a gradient step is a Newton step, so few full
     batches do. Windows follow the residuals, gains follow what is left to learn, and the result is shrunk by its known
@@ -37,6 +42,9 @@ class CondNewton(Algorithm):
     then learn to repeat them from public rows for as long as it takes, at no cost: no gradient of the head ever sees a
     label. :class:`~conddp.models.Wide` is that wide layer itself.
 
+    Private columns take part in linear heads only. Their second moments are released first, with a fifth of the budget,
+    to know roughly what a Newton step is; see :mod:`conddp.private_directions`.
+
     Parameters
     ----------
     plan : NewtonPlan
@@ -45,28 +53,37 @@ class CondNewton(Algorithm):
         Hidden units for heads that are not linear; fewer where there are few records.
     """
 
-    labels_only: ClassVar[bool] = True
-
     plan: NewtonPlan = field(default_factory=NewtonPlan)
-    width: int = 300
+    width: int = 500
 
     def __post_init__(self) -> None:
         positive_integer(width=self.width)
+
+    def check(self, dataset: Dataset, head: Head, neighbouring: Neighbouring) -> None:
+        """Raise where a nonlinear head is to take private columns."""
+        super().check(dataset, head, neighbouring)
+        if dataset.private is not None and not isinstance(head, Linear):
+            raise PrivacyError(
+                f"CondNewton fits a linear head to private columns only, got head={head}. "
+                "Use CondDP, or leave the private columns out."
+            )
 
     def run(self, task: Task) -> FitResult:
         r"""Take noisy Newton steps; for heads that are not linear, distil.
 
         Privacy
             Every release is a Gaussian mechanism with its share of :math:`\mu^2`; together they are one Gaussian
-            mechanism of parameter :math:`\mu`, accounted exactly (:func:`conddp.newton.release`). Rows, directions
-            and hidden units are public. Distillation reads released predictions.
+            mechanism of parameter :math:`\mu`, accounted exactly (:func:`conddp.newton.release`,
+            :func:`conddp.private_directions.release_moments`). Public rows, directions and hidden units are free.
+            Distillation reads released predictions.
         """
         dataset, head = task.dataset, task.head
         n, bounds = dataset.num_records, dataset.label.bounds
         mu = calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
         expansion, features = self._expand(task)
         directions = Directions.of(features, constant=task.fit_intercept)
-        settings = {
+        offset = directions.rows.mean(axis=0)
+        settings: dict[str, Any] = {
             **asdict(self.plan),
             "num_steps": len(self.plan.shares(n)) - 2,
             "mu": mu,
@@ -75,34 +92,50 @@ class CondNewton(Algorithm):
             "head": repr(head),
         }
         task.note_free("directions", "reads public columns and n only")
-        task.spend("noisy sums of clamped residuals times public rows, and of their squares", settings)
+        task.spend("noisy sums of clamped residuals times rows, and of their squares", settings)
 
+        mu_left = mu / (1 + bound_rounding(n))
+        generator = task.random_source.generator()
+        if dataset.private is not None:
+            directions = add_private_directions(
+                directions,
+                scale_private(dataset.private, center=task.fit_intercept),
+                np.array([largest_private(each, center=task.fit_intercept) for each in dataset.private.bounds]),
+                mu=mu_left * math.sqrt(MOMENT_SHARE),
+                neighbouring=task.neighbouring,
+                generator=generator,
+            )
+            mu_left *= math.sqrt(1 - MOMENT_SHARE)
         label = scale_label(dataset.label, center=task.fit_intercept)
         low, high = scale_bounds(bounds, center=task.fit_intercept)
         middle = 0.0 if task.fit_intercept else (low + high) / 2
+        start = np.zeros(directions.num_directions)
+        start[: len(offset)] = middle * offset
         shares = self.plan.shares(n)
         run = run_newton(
             directions,
             label,
             (low, high),
-            middle * directions.rows.mean(axis=0),
-            mu=mu / (1 + bound_rounding(n)),
+            start,
+            mu=mu_left,
             neighbouring=task.neighbouring,
             plan=self.plan,
-            generator=task.random_source.generator(),
+            generator=generator,
             watch=_watch(task, len(shares)),
         )
         parameters = self._make_parameters(task, expansion, directions, run)
         model = FittedModel(
             head,
-            head.layout(dataset.public.values.shape[1] + task.fit_intercept, 0),
+            head.layout(dataset.public.values.shape[1] + task.fit_intercept, task.num_private),
             parameters,
             task.fit_intercept,
             bounds,
+            () if dataset.private is None else dataset.private.bounds,
         )
         event = GaussianEvent(task.neighbouring.sensitivity(1.0) / mu, 1, 1.0, task.neighbouring)
+        number = len(shares) + (dataset.private is not None)
         mechanism = (
-            f"{len(shares)} full-batch Gaussian releases were composed exactly; together they are one "
+            f"{number} full-batch Gaussian releases were accounted exactly; together they are one "
             f"Gaussian mechanism whose sensitivity is {mu:.4g} standard deviations."
         )
         if not isinstance(head, Linear):

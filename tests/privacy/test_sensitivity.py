@@ -14,6 +14,7 @@ from conddp.directions import Directions
 from conddp.errors import SchemaError
 from conddp.models import MLP, Head, Inputs
 from conddp.neighbouring import Neighbouring
+from conddp.private_directions import release_moments
 from tests.contracts import HEADS
 
 ROUNDING = {"float64": 1e-9, "float32": 1e-4}  # of the clip norm; n sums of float32 differ by rounding alone
@@ -254,3 +255,73 @@ def test_all_releases_of_a_newton_run_compose_to_its_budget(
     assert len(spent) == 14
     assert np.linalg.norm(spent) <= 2.0 * (1 + 1e-9)
     assert np.linalg.norm(spent) > 0.5  # and the record that matters most is not far from what is allowed
+
+
+@pytest.mark.parametrize("neighbouring", Neighbouring)
+@settings(max_examples=200)
+@given(data=st.data())
+def test_one_record_moves_a_newton_release_on_private_rows_by_at_most_its_sensitivity(
+    neighbouring: Neighbouring, data: st.DataObject
+) -> None:
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    n, k = data.draw(st.integers(2, 8)), data.draw(st.integers(1, 4))
+    rows = rng.normal(size=(n, k)) * 10.0 ** rng.uniform(-3, 3, size=(n, 1))
+    changed_rows = rows.copy()
+    changed_rows[0] = rng.normal(size=k) * 10.0 ** rng.uniform(-3, 3)
+    theta = rng.normal(size=k)
+    label, changed = rng.uniform(-0.5, 0.5, size=n), rng.uniform(-0.5, 0.5, size=n)
+    changed[1:] = label[1:]
+    asked = {
+        "window": 10.0 ** data.draw(st.floats(-3, 1)),
+        "gains": rng.dirichlet(np.ones(k)),
+        "scale": 0.1,
+        "scale_window": 10.0 ** data.draw(st.floats(-2, 0)),
+        "scale_weight": data.draw(st.sampled_from([0.0, 0.5, 1.0])),
+        "mu": 0.7,
+        "neighbouring": neighbouring,
+        "rows_are_public": False,
+    }
+    before, answer = newton_sums(rows, label, (-0.5, 0.5), lambda part: rows[part] @ theta, **asked)
+    if neighbouring is Neighbouring.REPLACE:
+        after, other = newton_sums(changed_rows, changed, (-0.5, 0.5), lambda part: changed_rows[part] @ theta, **asked)
+        assert np.array_equal(other.curvature, answer.curvature)  # nothing else may depend on the rows
+        assert other.deviation == answer.deviation
+    else:
+        after, _ = newton_sums(rows[1:], label[1:], (-0.5, 0.5), lambda part: rows[1:][part] @ theta, **asked)
+    assert np.linalg.norm(after - before) <= answer.sensitivity * (1 + 1e-9)
+
+
+class Constant:
+    """A generator whose noise is the same number everywhere: it tells how large the noise is."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def standard_normal(self, size: Any) -> Any:
+        return np.full(size, self.value)
+
+
+@pytest.mark.parametrize("neighbouring", Neighbouring)
+@settings(max_examples=100)
+@given(data=st.data())
+def test_one_record_moves_the_moments_of_private_columns_by_at_most_their_sensitivity(
+    neighbouring: Neighbouring, data: st.DataObject
+) -> None:
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    n, p = 6, data.draw(st.integers(1, 3))
+    public = Directions.of(PublicFeatures(rng.standard_t(1.5, size=(n, 2))))
+    largest = 10.0 ** rng.uniform(-1, 1, size=p)
+    private = rng.uniform(-1, 1, size=(n, p)) * largest
+    private[0] = largest * data.draw(st.sampled_from([1.0, 0.7]))
+    changed = private.copy()
+    changed[0] = largest * rng.choice([-1.0, 1.0], size=p) * rng.choice([1.0, rng.random()])
+    if neighbouring is Neighbouring.ZERO_OUT:
+        changed[0] = 0.0
+    sums = []
+    for values, noise in ((private, 0.0), (changed, 0.0), (private, 1.0)):
+        generator: Any = Constant(noise)
+        moments = release_moments(public, values, largest, mu=1.0, neighbouring=neighbouring, generator=generator)
+        sums.append(np.concatenate([moments.cross.ravel(), moments.within.ravel()]) * n)
+    deviation = float(np.max(sums[2] - sums[0]))
+    assert np.linalg.norm(sums[1] - sums[0]) <= deviation * (1 + 1e-9)
+    assert moments.deviation * n == pytest.approx(deviation)
