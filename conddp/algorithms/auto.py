@@ -14,8 +14,9 @@ from conddp.algorithms.randomized_labels import RROnBins
 from conddp.data import Dataset
 from conddp.fitted import FitResult
 from conddp.ledger import PrivacyBudget
-from conddp.models import Head, Linear
+from conddp.models import Head, Linear, Wide
 from conddp.neighbouring import Neighbouring
+from conddp.newton import NewtonPlan
 from conddp.noise import RandomSource
 from conddp.simulation import FAMILIES, simulate
 
@@ -53,9 +54,9 @@ class Auto(Algorithm):
     Parameters
     ----------
     num_simulations : int
-        0 chooses by rules that were derived on simulated labels once and for all. More tries the candidates on that
-        many draws from each family of simulated labels on the very public columns at hand, and takes the one with the
-        lowest mean error.
+        0 chooses by rules that were derived on simulated labels once and for all. More tries algorithms and settings
+        (number of steps, hidden units) on that many draws from each family of simulated labels on the very public
+        columns at hand, and takes what has the lowest mean error.
     """
 
     num_simulations: int = 0
@@ -117,7 +118,12 @@ class Auto(Algorithm):
     def _simulate(
         self, dataset: Dataset, budget: PrivacyBudget, head: Head, fit_intercept: bool, neighbouring: Neighbouring
     ) -> Choice:
-        candidates: dict[str, Algorithm] = {"CondNewton": CondNewton()}
+        candidates: dict[str, Algorithm] = {
+            f"CondNewton with {num_steps} steps": CondNewton(plan=NewtonPlan(num_steps=num_steps))
+            for num_steps in (12, 24)
+        }
+        if not isinstance(head, (Linear, Wide)):
+            candidates["CondNewton with 100 hidden units"] = CondNewton(width=100)
         if neighbouring is Neighbouring.REPLACE:
             candidates["RROnBins"] = RROnBins()
         if isinstance(head, Linear) and fit_intercept:
