@@ -234,7 +234,8 @@ def _set_matrix(part: PublicFeatures | PrivateFeatures, role: str) -> None:
         raise SchemaError(f"{role} features must be a table of n records and d columns, got {array.ndim} dimensions.")
     if len(array) == 0:
         raise SchemaError(f"{role} features have no records.")
-    names = tuple(part.names) or tuple(f"x{j}" for j in range(array.shape[1]))
+    letter = "x" if role == "public" else "q"  # so that public and private columns without names differ
+    names = tuple(part.names) or tuple(f"{letter}{j}" for j in range(array.shape[1]))
     if len(names) != array.shape[1]:
         raise SchemaError(f"{array.shape[1]} {role} columns need as many names, got {len(names)}.")
     object.__setattr__(part, "names", names)

@@ -73,10 +73,10 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     label_bounds : (low, high)
         Declared range of the label, from domain knowledge. Labels outside are clamped to it, and so are predictions.
     algorithm : str or algorithm
-        "auto" chooses from public information and says why in ``guarantee_``. "cond-dp", "switch-cond-dp" and "dpsgd"
-        take private columns; for a private label only there are "cond-newton", "one-shot", "weighted-llp" and, with
-        pure epsilon, "rr-on-bins", "unbiased-rr", "binary-rr", "laplace", "staircase"; "mean" and "non-private" are
-        reference points. Or an instance such as ``CondDP(num_steps=64)``.
+        "auto" chooses from public information and says why in ``guarantee_``. "cond-newton" (with linear heads),
+        "cond-dp", "switch-cond-dp" and "dpsgd" take private columns; for a private label only there are "one-shot",
+        "weighted-llp" and, with pure epsilon, "rr-on-bins", "unbiased-rr", "binary-rr", "laplace", "staircase"; "mean"
+        and "non-private" are reference points. Or an instance such as ``CondDP(num_steps=64)``.
     head : str or head
         "linear", "wide", "mlp" or "fm", or an instance such as ``MLP(hidden=(32,))``.
     private_columns : mapping, optional

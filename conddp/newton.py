@@ -142,8 +142,8 @@ def release(
         of these ends times :math:`\|g \circ u_i\|`, which is never more than 2 ``window``; setting the record's
         contribution to zero moves it by the farther end times the norm, at most ``window``. It adds between 0 and
         :math:`h m` to the second sum. The sensitivity is the root of the sum of both squares, with the largest
-        first part over all records; everything in it is public. Where rows are private too, the first part of a record
-        is known to be no longer than the window and nothing else, so it moves by at most 2 ``window``.
+        first part over all records; all of that is public. Where rows, and so predictions, are private too, the first
+        part of a record is known to be no longer than the window and nothing else: it moves by at most 2 ``window``.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def release(
     label_range : (low, high)
         Declared bounds in the units of ``label``.
     predictions : callable
-        Predictions for a slice of the records, from public and released numbers.
+        Predictions for a slice of the records, from rows and released numbers.
     window : float
         Bound m on the clamped residual times the norm of its row.
     gains : array of shape (k,)
@@ -369,12 +369,12 @@ def run_newton(
     Privacy
         Releases that compose to one Gaussian mechanism whose sensitivity is ``mu`` standard deviations: the shares
         of :math:`\mu^2` are fixed beforehand and add up to one, so later releases may depend on earlier ones. Nothing
-        else is used of the labels.
+        else is used of the labels, nor of rows that are not public.
 
     Parameters
     ----------
     directions : Directions
-        Of the public features.
+        Of the features.
     label : array of shape (n,)
         Labels in units of their range, within ``label_range``.
     label_range : (low, high)

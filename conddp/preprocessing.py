@@ -59,7 +59,7 @@ def private_unit(bounds: Bounds) -> float:
 
 
 def largest_private(bounds: Bounds, *, center: bool = True) -> float:
-    """Largest absolute value that a scaled private column can have."""
+    """Largest absolute value that a scaled private column can have, rounding included."""
     if center:
         return math.sqrt(3)
     return max(abs(bounds.low), abs(bounds.high)) / private_unit(bounds)
@@ -74,5 +74,7 @@ def scale_private(private: PrivateFeatures, *, center: bool = True, dtype: DType
     scaled = np.empty(private.values.shape, dtype=dtype)
     for number, bounds in enumerate(private.bounds):
         origin = bounds.midpoint if center else 0.0
-        scaled[:, number] = (bounds.clamp(private.values[:, number]) - origin) / private_unit(bounds)
+        column = (bounds.clamp(private.values[:, number]) - origin) / private_unit(bounds)
+        largest = largest_private(bounds, center=center)
+        scaled[:, number] = np.clip(column, -largest, largest)  # rounding may have moved a value at a bound beyond it
     return scaled

@@ -54,9 +54,11 @@ def release_moments(
 
     Privacy
         One Gaussian release whose sensitivity is ``mu`` standard deviations. With :math:`|q_i| \le r` and
-        :math:`|\bar u_i| \le B`, replacing q moves the first sum by at most :math:`2 r B` and the second, its symmetric
-        entries counted twice, by at most :math:`\sqrt 2 r^2`; setting a record's contribution to zero moves them by
-        :math:`r B` and :math:`r^2`. Entries off the diagonal appear twice in that distance and get noise of half the
+        :math:`|\bar u_i| \le B`, replacing q by q' moves both sums together by the root of at most
+        :math:`B^2 |q - q'|^2 + |q q^\top - q' q'^\top|^2`. Its maximum has both of length r at an angle of cosine
+        :math:`\max(-1, -B^2 / 2 r^2)`: :math:`4 r^2 B^2` if :math:`B^2 \ge 2 r^2`, otherwise
+        :math:`2 r^4 + 2 r^2 B^2 + B^4 / 2`. Setting a record's contribution to zero moves them by the root of
+        :math:`r^2 B^2 + r^4`. Entries off the diagonal appear twice in these distances and get noise of half the
         variance, once.
 
     Parameters
@@ -71,7 +73,8 @@ def release_moments(
     cut = np.minimum(1.0, length / np.maximum(norms, 1e-12))
     reach = float(np.sqrt(largest @ largest))
     if neighbouring is Neighbouring.REPLACE:
-        sensitivity = math.hypot(2 * reach * length, math.sqrt(2) * reach**2)
+        cosine = max(-1.0, -(length**2) / (2 * reach**2))
+        sensitivity = reach * math.sqrt(2 * length**2 * (1 - cosine) + 2 * reach**2 * (1 - cosine**2))
     else:
         sensitivity = math.hypot(reach * length, reach**2)
     deviation = sensitivity / mu

@@ -16,6 +16,7 @@ from conddp import (
     Neighbouring,
     PrivacyBudget,
     PrivacyLedger,
+    PrivateFeatures,
     PrivateMean,
     PublicFeatures,
     Wide,
@@ -28,7 +29,7 @@ from conddp.errors import PrivacyError
 from conddp.expansion import Expansion
 from conddp.models import Head, Linear
 from conddp.noise import RandomSource
-from conddp.preprocessing import scale_bounds, scale_label
+from conddp.preprocessing import largest_private, scale_bounds, scale_label, scale_private
 from conddp.private_directions import add_private_directions
 from conddp.schema import Bounds
 from conddp.simulation import FAMILIES, Family, simulate
@@ -92,6 +93,15 @@ def test_no_scaled_label_passes_the_ends_that_sensitivity_is_computed_from(fit_i
         scaled = scale_label(labels, center=fit_intercept)
         assert ends[0] <= scaled.min() < scaled.max() <= ends[1]
         assert (scaled.min(), scaled.max()) == pytest.approx(ends, rel=1e-3)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_no_scaled_private_value_is_larger_than_sensitivity_assumes(fit_intercept: bool) -> None:
+    for low, high in ((1e12, 1e12 + 1.1), (717720087660.305, 717720087661.3052), (2010.0, 2024.3), (0.1, 0.7)):
+        bounds = Bounds(low, high)
+        values = PrivateFeatures(np.array([[low], [high], [-1e99], [1e99]]), (bounds,))
+        largest = largest_private(bounds, center=fit_intercept)
+        assert np.abs(scale_private(values, center=fit_intercept)).max() <= largest
 
 
 def test_units_of_public_columns_change_nothing(rng: np.random.Generator) -> None:

@@ -87,12 +87,16 @@ class CondNewton(Algorithm):
             **asdict(self.plan),
             "num_steps": len(self.plan.shares(n)) - 2,
             "mu": mu,
-            "num_directions": directions.num_directions,
+            "num_directions": directions.num_directions + task.num_private,
+            "moment_share": 0.0 if dataset.private is None else MOMENT_SHARE,
             "num_hidden": 0 if expansion is None else len(expansion.biases),
             "head": repr(head),
         }
         task.note_free("directions", "reads public columns and n only")
-        task.spend("noisy sums of clamped residuals times rows, and of their squares", settings)
+        reason = "noisy sums of clamped residuals times rows, and of their squares"
+        if dataset.private is not None:
+            reason += "; before them, noisy second moments of private columns"
+        task.spend(reason, settings)
 
         mu_left = mu / (1 + bound_rounding(n))
         generator = task.random_source.generator()

@@ -325,3 +325,33 @@ def test_one_record_moves_the_moments_of_private_columns_by_at_most_their_sensit
     deviation = float(np.max(sums[2] - sums[0]))
     assert np.linalg.norm(sums[1] - sums[0]) <= deviation * (1 + 1e-9)
     assert moments.deviation * n == pytest.approx(deviation)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+@pytest.mark.parametrize("num_public", [0, 1, 30])
+def test_the_sensitivity_of_moments_is_attained(rng: np.random.Generator, p: int, num_public: int) -> None:
+    # Two vectors as long as the bounds allow, at the worst angle, beside a public row as long as it may be.
+    n = 40
+    X = rng.normal(size=(n, num_public))
+    X[0] *= 100
+    public = Directions.of(PublicFeatures(X))
+    k = public.num_directions
+    largest = np.full(p, np.sqrt(3))
+    quiet: Any = NoNoise()
+    found = []
+    reach, length = np.sqrt(3 * p), np.sqrt(k)
+    cosine = max(-1.0, -(length**2) / (2 * reach**2)) if p > 1 else -1.0
+    first = np.zeros(p)
+    first[0] = reach
+    second = reach * cosine * np.eye(p)[0]
+    if p > 1:
+        second[1] = reach * np.sqrt(1 - cosine**2)
+    for value in (first, second):  # of the largest length, though outside the box: the bound is that of the ball
+        private = np.zeros((n, p))
+        private[0] = value
+        moments = release_moments(public, private, largest, mu=1.0, neighbouring=Neighbouring.REPLACE, generator=quiet)
+        found.append(np.concatenate([moments.cross.ravel(), moments.within.ravel()]))
+    moved = np.linalg.norm(found[1] - found[0]) / moments.deviation
+    assert moved <= 1 + 1e-9
+    if p > 1 or length**2 >= 2 * reach**2:
+        assert moved == pytest.approx(1.0)
