@@ -12,7 +12,7 @@ table = randhie.load_pandas().data
 X, y = table.drop(columns="mdvis"), table["mdvis"].clip(0, 30)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.2, random_state=42)
 
-for algorithm in ("cond-dp", "dpsgd", "one-shot", "rr-on-bins", "laplace", "mean", "non-private"):
+for algorithm in ("auto", "cond-dp", "dpsgd", "one-shot", "rr-on-bins", "laplace", "mean", "non-private"):
     model = PrivateRegressor(epsilon=1.0, label_bounds=(0, 30), algorithm=algorithm).fit(X_train, y_train)
     error = ((model.predict(X_test) - y_test) ** 2).mean()
     print(f"{algorithm:<12} test MSE {error:6.2f}")
