@@ -24,6 +24,7 @@ from conddp.models import MLP, Head, Linear, Wide
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 LINEAR = ("wine", "ca_housing", "energy", "boston_housing", "supercond", "toms_hardware")
+UNSEEN = ("diabetes", "fair")
 SYNTHETIC = ("synthetic 0", "synthetic 0.2", "synthetic 0.5", "synthetic 1")
 NONLINEAR = ("wine", "ca_housing", "energy", "supercond", "toms_hardware")
 HEADS: dict[str, Head] = {"linear": Linear(), "mlp": MLP(), "wide": Wide()}
@@ -34,7 +35,14 @@ INTRODUCTION = """# The default, measured
 MSE to that of non-private least squares with intercept on the same split, predictions of both clamped to the declared
 range; `REPLACE`, delta 1e-6, mean over splits `random_state` 42, 0 and 1 and three noise seeds.
 
-The default tunes nothing: no label takes part in any choice beyond the releases that the budget pays for. DPSGD
+In a fit the default tunes nothing: no label takes part in any choice beyond the releases that the budget pays for. Its
+*design* is another matter. Steps, growth and the penalty for clamping were derived on simulated labels, but the form of
+the method, the priors, the width and gain of the hidden layer, the rule for 12 or 24 steps and the share for private
+moments were settled over some 70 variants while looking at test errors of the sets below, most often with the same
+splits and seeds. Ratios on them are therefore optimistic. The last section has two sets that were run once, after all
+was settled: there a linear default stays below the mean and near the tuned rivals, and does not beat them.
+
+DPSGD
 (columns scaled) and Cond-DP are given their best setting *by the test loss* among 90 (linear) or 24 (MLP) combinations
 of steps, update rule, learning rate and clip norm, which nobody could do in private: they are upper bounds on what
 those methods give. "mean" is the non-private mean of the training labels. In bold: at least as low as every rival.
@@ -100,8 +108,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "default.md")
     arguments = parser.parse_args()
     lines = [INTRODUCTION]
-    for data in (*LINEAR, *SYNTHETIC):
-        heads = ("linear", "wide", "mlp") if data in NONLINEAR else ("linear",)
+    for data in (*LINEAR, *SYNTHETIC, *UNSEEN):
+        if data == UNSEEN[0]:
+            lines.append("\n## Not looked at while the default was designed")
+        heads = ("linear", "wide", "mlp") if data in (*NONLINEAR, *UNSEEN) else ("linear",)
         for line in make_table(data, heads):
             print(line, flush=True)
             lines.append(line)
