@@ -26,7 +26,7 @@ from conddp.conditioning import Spectrum
 from conddp.evaluation import DELTA, Evaluation
 from conddp.fitted import FittedModel, move_parameters
 from conddp.models import MLP, Head, Inputs, Linear
-from conddp.optimizers import make_optimizer
+from conddp.optimizers import OptimizerName, make_optimizer
 from conddp.preprocessing import scale_label
 from conddp.training import TrainingPlan, train
 
@@ -34,17 +34,22 @@ EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 SPLITS = (42, 0, 1)
 SEEDS = (0, 1, 2)
 ALGORITHMS: dict[str, Descent] = {"DPSGD": DPSGD(), "Cond-DP": CondDP()}
-Setting = tuple[str, int, float, float]  # update rule, steps, learning rate, residual at which a typical row is clipped
+Setting = tuple[
+    OptimizerName, int, float, float
+]  # update rule, steps, learning rate, residual at which a typical row is clipped
 
 
 def make_grid(head: Head) -> list[Setting]:
     """Settings to try."""
     residuals = (0.02, 0.05, 0.1, 0.2, 0.4)
+    adam: OptimizerName = "adam"
+    sgd: OptimizerName = "sgd"
     if isinstance(head, Linear):
-        adam = product(["adam"], (64, 256), (0.003, 0.01, 0.03, 0.1), residuals)
-        sgd = product(["sgd"], (16, 64), (0.03, 0.1, 0.25, 0.5, 1.0), residuals)
-        return [*adam, *sgd]
-    return list(product(["adam"], (64, 256), (0.003, 0.01, 0.03), (0.02, 0.05, 0.1, 0.2)))
+        return [
+            *((adam, *rest) for rest in product((64, 256), (0.003, 0.01, 0.03, 0.1), residuals)),
+            *((sgd, *rest) for rest in product((16, 64), (0.03, 0.1, 0.25, 0.5, 1.0), residuals)),
+        ]
+    return [(adam, *rest) for rest in product((64, 256), (0.003, 0.01, 0.03), (0.02, 0.05, 0.1, 0.2))]
 
 
 def run(
@@ -74,7 +79,7 @@ def run(
                 inputs,
                 label,
                 initial,
-                optimizer=make_optimizer(rule, rates),  # type: ignore[arg-type]
+                optimizer=make_optimizer(rule, rates),
                 noise_generators=generators,
                 sampling_generator=generators[0],
             )

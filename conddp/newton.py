@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 Vector = NDArray[np.float64]
+Watch = Callable[[int, Vector], bool | None]  # sees the number of a release and the coefficients after it
 
 NARROWEST, WIDEST = 0.35, 16.0  # windows to choose from, in standard deviations of the residual
 HALF_RANGE = 0.5  # the widest window: half the range of the label
@@ -188,8 +189,6 @@ def release(
         total += np.clip(residuals, -limits, limits) @ block
         square += float(np.minimum(residuals**2, scale_window**2).sum())
         if not rows_are_public:
-            reach, num_sampled = most, 1
-            curvature[:] = 2 * ndtr(window / scale) - 1
             continue
         if start % stride == 0:
             curvature += (2 * ndtr(limits / scale) - 1) @ squared
@@ -201,6 +200,8 @@ def release(
             moves = np.maximum(np.abs(lowest), np.abs(highest)) * norms
         farthest = float(moves.max())
         reach = max(reach, farthest) if farthest <= most else most  # also where it is not a number
+    if not rows_are_public:
+        reach, num_sampled, curvature = most, 1, np.full(k, 2 * ndtr(window / scale) - 1)
     # Never below the window, so that the noise also covers the rounding of sums whose terms are as large as that.
     reach = max(reach, window)
     sensitivity = math.hypot(reach, scale_weight * window)
@@ -362,7 +363,7 @@ def run_newton(
     neighbouring: Neighbouring = Neighbouring.REPLACE,
     plan: NewtonPlan | None = None,
     generator: np.random.Generator,
-    watch: Callable[[int, Vector], bool | None] | None = None,
+    watch: Watch | None = None,
 ) -> NewtonRun:
     r"""Private least squares of labels on whitened rows.
 

@@ -63,8 +63,18 @@ def release_moments(
 
     Parameters
     ----------
-    public, private, largest, mu, neighbouring, generator
-        As in :func:`add_private_directions`.
+    public : Directions
+        Of the public columns.
+    private : array of shape (n, p)
+        Private columns, clamped and scaled by their declared bounds.
+    largest : array of shape (p,)
+        Largest absolute value of each, from the declared bounds.
+    mu : float
+        Sensitivity over standard deviation of the noise.
+    neighbouring : Neighbouring
+        The relation that sensitivities are meant under.
+    generator : numpy.random.Generator
+        For the noise.
     """
     n, k = public.rows.shape
     p = private.shape[1]
@@ -85,19 +95,11 @@ def release_moments(
     return Moments(cross / n, within / n, deviation / n)
 
 
-def add_private_directions(
-    public: Directions,
-    private: NDArray[np.float64],
-    largest: NDArray[np.float64],
-    *,
-    mu: float,
-    neighbouring: Neighbouring,
-    generator: np.random.Generator,
-) -> Directions:
-    r"""Public directions, and private columns made nearly orthonormal to them and to each other.
+def add_private_directions(public: Directions, private: NDArray[np.float64], moments: Moments) -> Directions:
+    """Public directions, and private columns made nearly orthonormal to them and to each other.
 
     Privacy
-        Costs one :func:`release_moments`. The rows that come out are as private as the columns; the rest is released.
+        Post-processing of released moments, but for the rows that come out: they are as private as the columns.
 
     Parameters
     ----------
@@ -105,16 +107,9 @@ def add_private_directions(
         Of the public columns.
     private : array of shape (n, p)
         Private columns, clamped and scaled by their declared bounds.
-    largest : array of shape (p,)
-        Largest absolute value of each, from the declared bounds.
-    mu : float
-        Sensitivity over standard deviation of the noise.
-    neighbouring : Neighbouring
-        The relation that sensitivities are meant under.
-    generator : numpy.random.Generator
-        For the noise.
+    moments : Moments
+        Released second moments of these columns.
     """
-    moments = release_moments(public, private, largest, mu=mu, neighbouring=neighbouring, generator=generator)
     n, k = public.rows.shape
     p = private.shape[1]
     noise = moments.deviation

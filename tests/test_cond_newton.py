@@ -30,7 +30,7 @@ from conddp.expansion import Expansion
 from conddp.models import Head, Linear
 from conddp.noise import RandomSource
 from conddp.preprocessing import largest_private, scale_bounds, scale_label, scale_private
-from conddp.private_directions import add_private_directions
+from conddp.private_directions import add_private_directions, release_moments
 from conddp.schema import Bounds
 from conddp.simulation import FAMILIES, Family, simulate
 from conddp.training import Progress
@@ -256,11 +256,16 @@ def test_private_directions_are_nearly_orthonormal_with_little_noise(rng: np.ran
     public = Directions.of(PublicFeatures(X))
     values = np.column_stack([0.5 * X[:, 0] + 0.5 * rng.normal(size=5000), rng.uniform(-1, 1, 5000)])
     private, largest = np.clip(values, -1.7, 1.7), np.full(2, np.sqrt(3))
-    whole = add_private_directions(public, private, largest, mu=1e4, neighbouring=Neighbouring.REPLACE, generator=rng)
+
+    def add(mu: float) -> Directions:
+        moments = release_moments(public, private, largest, mu=mu, neighbouring=Neighbouring.REPLACE, generator=rng)
+        return add_private_directions(public, private, moments)
+
+    whole = add(1e4)
     assert not whole.is_public
     assert whole.rows.T @ whole.rows / 5000 == pytest.approx(np.eye(6), abs=0.25)  # long public rows are cut
     columns = np.column_stack([X, np.ones(5000), private])
     assert columns @ whole.matrix == pytest.approx(whole.rows, abs=1e-9)
-    noisy = add_private_directions(public, private, largest, mu=1e-3, neighbouring=Neighbouring.REPLACE, generator=rng)
+    noisy = add(1e-3)
     assert np.isfinite(noisy.rows).all()
     assert np.sqrt(np.mean(noisy.rows[:, 4:] ** 2)) < 2  # noise chooses bad coordinates, but no huge ones

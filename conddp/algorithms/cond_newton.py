@@ -18,9 +18,9 @@ from conddp.expansion import Expansion
 from conddp.fitted import FitResult, FittedModel
 from conddp.models import Head, Linear, Wide
 from conddp.neighbouring import Neighbouring
-from conddp.newton import NewtonPlan, NewtonRun, run_newton
+from conddp.newton import NewtonPlan, NewtonRun, Watch, run_newton
 from conddp.preprocessing import largest_private, scale_bounds, scale_label, scale_private
-from conddp.private_directions import add_private_directions
+from conddp.private_directions import add_private_directions, release_moments
 from conddp.training import Progress
 
 __all__ = ["CondNewton"]
@@ -101,14 +101,16 @@ class CondNewton(Algorithm):
         mu_left = mu / (1 + bound_rounding(n))
         generator = task.random_source.generator()
         if dataset.private is not None:
-            directions = add_private_directions(
+            private = scale_private(dataset.private, center=task.fit_intercept)
+            moments = release_moments(
                 directions,
-                scale_private(dataset.private, center=task.fit_intercept),
+                private,
                 np.array([largest_private(each, center=task.fit_intercept) for each in dataset.private.bounds]),
                 mu=mu_left * math.sqrt(MOMENT_SHARE),
                 neighbouring=task.neighbouring,
                 generator=generator,
             )
+            directions = add_private_directions(directions, private, moments)
             mu_left *= math.sqrt(1 - MOMENT_SHARE)
         label = scale_label(dataset.label, center=task.fit_intercept)
         low, high = scale_bounds(bounds, center=task.fit_intercept)
@@ -189,7 +191,7 @@ def _make_wide(
     return np.asarray(parameters[0])
 
 
-def _watch(task: Task, num_steps: int):  # type: ignore[no-untyped-def]
+def _watch(task: Task, num_steps: int) -> Watch | None:
     """What the engine calls after each release: the user's callback, if there is one."""
     callback = task.callback
     if callback is None:
