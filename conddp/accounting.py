@@ -23,7 +23,7 @@ from importlib.metadata import version
 from scipy.special import log_ndtr
 
 from conddp._validate import in_range, positive, positive_integer
-from conddp.cache import CalibrationCache
+from conddp.cache import ContentCache, cache_folder
 from conddp.errors import NotCalibrated
 from conddp.neighbouring import Neighbouring
 
@@ -41,6 +41,7 @@ COARSEST_INTERVAL = 1e-3  # of the privacy loss grid; the error it makes is abso
 FINEST_INTERVAL = 1e-7
 TIGHTNESS = 1e-3  # refine until epsilon moves by less than this share
 SMALLEST_EPSILON = 1e-6  # for which noise is calibrated
+CALIBRATIONS = "calibrations-v2.jsonl"  # in the cache folder
 _SAFETY = 1e-9  # root finding stops this close; the answer is moved to the safe side by it
 
 
@@ -200,7 +201,7 @@ def calibrate_noise_multiplier(
     if sampling_probability == 1.0:
         return neighbouring.sensitivity(1.0) * math.sqrt(num_steps) / mu
 
-    cache = CalibrationCache.default()
+    cache = ContentCache(cache_folder() / CALIBRATIONS)
     key = {
         "epsilon": epsilon,
         "delta": delta,
@@ -211,7 +212,7 @@ def calibrate_noise_multiplier(
     }
     cached = cache.get(key)
     if cached is not None:
-        return cached
+        return float(cached)
 
     def event(noise_multiplier: float) -> GaussianEvent:
         return GaussianEvent(noise_multiplier, num_steps, sampling_probability, neighbouring)

@@ -1,4 +1,4 @@
-"""Calibrations kept on disk, because a Poisson calibration takes seconds and depends on public numbers only."""
+"""Results kept on disk under what they were computed from: calibrations that take seconds, runs that take hours."""
 
 import hashlib
 import json
@@ -6,13 +6,22 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-__all__ = ["CalibrationCache"]
+__all__ = ["ContentCache", "cache_folder"]
+
+
+def cache_folder() -> Path:
+    """``CONDDP_CACHE``, or else ``conddp`` in the user's cache folder."""
+    folder = os.environ.get("CONDDP_CACHE")
+    return Path(folder or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "conddp"))
 
 
 @dataclass(frozen=True)
-class CalibrationCache:
-    """Append-only JSON lines of (request, noise multiplier); what cannot be read is ignored and made anew.
+class ContentCache:
+    """Append-only JSON lines of (request, answer); what cannot be read is ignored and made anew.
+
+    Only what depends on public numbers may be kept here.
 
     Parameters
     ----------
@@ -22,16 +31,8 @@ class CalibrationCache:
 
     path: Path
 
-    @classmethod
-    def default(cls) -> "CalibrationCache":
-        """The cache in ``CONDDP_CACHE``, or else in the user's cache folder."""
-        folder = os.environ.get("CONDDP_CACHE")
-        if folder is None:
-            folder = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "conddp")
-        return cls(Path(folder) / "calibrations-v1.jsonl")
-
-    def get(self, key: Mapping[str, object]) -> float | None:
-        """The noise multiplier stored for exactly this request, or None."""
+    def get(self, key: Mapping[str, object]) -> Any:
+        """What is stored for exactly this request, or None."""
         try:
             lines = self.path.read_text(encoding="utf-8").splitlines()
         except OSError:
@@ -41,14 +42,14 @@ class CalibrationCache:
                 entry = json.loads(line)
                 content = entry["content"]
                 if content["key"] == dict(key) and entry["digest"] == _digest(content):
-                    return float(content["noise_multiplier"])
+                    return content["value"]
             except (ValueError, KeyError, TypeError):
                 continue
         return None
 
-    def put(self, key: Mapping[str, object], noise_multiplier: float) -> None:
-        """Store one calibration; a cache that cannot be written is no error."""
-        content = {"key": dict(key), "noise_multiplier": noise_multiplier}
+    def put(self, key: Mapping[str, object], value: Any) -> None:
+        """Store one answer; a cache that cannot be written is no error."""
+        content = {"key": dict(key), "value": value}
         line = json.dumps({"content": content, "digest": _digest(content)})
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
 """Update rules on a gradient that is already private: post-processing, at no cost."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import array_api_compat
@@ -53,6 +54,15 @@ class Adam:
     _first: Array = field(default=None, init=False, repr=False)
     _second: Array = field(default=None, init=False, repr=False)
     _steps: int = field(default=0, init=False, repr=False)
+
+    def take(self, index: Sequence[int]) -> "Adam":
+        """The rule, with what it remembers, for these configurations only; needs one learning rate for each."""
+        chosen = list(index)
+        rule = replace(self, learning_rate=np.asarray(self.learning_rate)[chosen])
+        if self._rate is not None:
+            rule._rate, rule._first, rule._second = self._rate[chosen], self._first[chosen], self._second[chosen]
+            rule._steps = self._steps
+        return rule
 
     def update(self, parameters: Array, gradient: Array) -> None:
         """Take one step."""

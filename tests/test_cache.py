@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 import conddp.accounting as accounting
-from conddp.cache import CalibrationCache
+from conddp.cache import ContentCache, cache_folder
 
 
 @pytest.fixture(autouse=True)
@@ -27,13 +27,13 @@ def test_a_calibration_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_damaged_cache_is_ignored_and_never_lowers_the_noise() -> None:
     right = accounting.calibrate_noise_multiplier(1.0, 1e-5, **SETTING)
-    path = CalibrationCache.default().path
+    path = cache_folder() / accounting.CALIBRATIONS
     path.write_text(path.read_text().replace(repr(right), repr(right / 10)) + "not json\n\x00")
     assert accounting.calibrate_noise_multiplier(1.0, 1e-5, **SETTING) == right
 
 
 def test_other_requests_are_not_answered(tmp_path: Path) -> None:
-    cache = CalibrationCache(tmp_path / "c.jsonl")
+    cache = ContentCache(tmp_path / "c.jsonl")
     cache.put({"epsilon": 1.0, "delta": 1e-6}, 3.0)
     assert cache.get({"epsilon": 1.0, "delta": 1e-6}) == 3.0
     assert cache.get({"epsilon": 1.0, "delta": 1e-5}) is None
@@ -41,6 +41,6 @@ def test_other_requests_are_not_answered(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    cache = CalibrationCache(tmp_path / "file" / "c.jsonl")
+    cache = ContentCache(tmp_path / "file" / "c.jsonl")
     cache.put({}, 1.0)
     assert cache.get({}) is None
