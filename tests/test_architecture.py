@@ -27,8 +27,16 @@ DATA_PATH = (
     ("algorithms.auto",),
     ("algorithms",),
     ("estimators",),
-    ("evaluation", ""),
-    ("demo",),
+    ("evaluation", "fetching", ""),
+    ("demo", "experiments.search", "experiments.problem", "experiments.paper"),
+    ("experiments.tuning",),
+    ("experiments.experiment",),
+    ("experiments.catalogue", "experiments.runner", "experiments.rows", "experiments.spectra"),
+    ("experiments.tables",),
+    ("experiments.claims", "experiments.figures"),
+    ("experiments.page",),
+    ("experiments.reproduce", "experiments"),
+    ("cli",),
 )
 
 

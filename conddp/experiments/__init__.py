@@ -1,0 +1,1 @@
+"""The paper's experiments, declared, measured and set beside its printed numbers: ``conddp reproduce``."""

@@ -1,0 +1,102 @@
+"""All cells of an experiment on all cores, with results kept so that an interrupted run goes on where it was."""
+
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+
+from conddp.cache import ContentCache
+from conddp.experiments.experiment import Cell, Result
+
+__all__ = ["ProgressReport", "run_cells"]
+
+ProgressReport = Callable[[int, int, float], None]  # cells done, cells in all, seconds left
+
+
+def run_cells(
+    cells: Iterable[Cell], cache: ContentCache, *, num_workers: int | None = None, report: ProgressReport | None = None
+) -> dict[Cell, Result]:
+    """Results of all cells, from the cache or computed.
+
+    Every worker process has one BLAS thread: on kernels of this size a second one gains little, and cores are better
+    used by another cell. The largest cells start first. A result is kept as soon as it is there.
+
+    Parameters
+    ----------
+    cells : iterable of Cell
+        What to measure.
+    cache : ContentCache
+        Where results are kept.
+    num_workers : int, optional
+        Processes; as many as there are cores if None. With 1 all is done in this process.
+    report : callable, optional
+        Called with the number of cells done, of all cells, and the seconds that are left.
+    """
+    cells = list(dict.fromkeys(cells))
+    results: dict[Cell, Result] = {}
+    for cell in cells:
+        stored = cache.get(cell.key)
+        if stored is not None:
+            results[cell] = Result.from_json(stored)
+    missing = sorted((cell for cell in cells if cell not in results), key=lambda cell: -cell.work)
+    clock = _Clock(sum(cell.work for cell in missing))
+
+    def finish(cell: Cell, result: Result) -> None:
+        cache.put(cell.key, result.to_json())
+        results[cell] = result
+        if report is not None:
+            report(len(results), len(cells), clock.left(cell.work))
+
+    if report is not None:
+        report(len(results), len(cells), 0.0 if not missing else math.nan)
+    num_workers = min(num_workers or _count_cores(), max(len(missing), 1))
+    if num_workers == 1:
+        for cell in missing:
+            finish(cell, _compute(cell))
+        return results
+    pool = ProcessPoolExecutor(num_workers, mp_context=get_context("spawn"), initializer=_use_one_thread)
+    try:
+        waiting = {pool.submit(_compute, cell): cell for cell in missing}
+        for future in as_completed(waiting):
+            finish(waiting[future], future.result())
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        raise
+    pool.shutdown()
+    return results
+
+
+class _Clock:
+    """How long the rest will take, from the work that is done."""
+
+    def __init__(self, work: float) -> None:
+        self.work, self.done, self.started = work, 0.0, time.monotonic()
+
+    def left(self, done: float) -> float:
+        self.done += done
+        return (time.monotonic() - self.started) * (self.work - self.done) / self.done if self.done else math.nan
+
+
+def _compute(cell: Cell) -> Result:
+    return cell.compute()
+
+
+def _use_one_thread() -> None:
+    """For a new worker: no threads of its own, and Ctrl-C is dealt with by the parent."""
+    import signal
+
+    from threadpoolctl import threadpool_limits
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threadpool_limits(1)
+
+
+def _count_cores() -> int:
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

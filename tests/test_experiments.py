@@ -1,0 +1,396 @@
+"""Searches, sweeps along the K axis, the runner and what is written."""
+
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conddp.algorithms import DPSGD, Auto, CondDP, NonPrivate, RROnBins, SwitchCondDP, WeightedLLP
+from conddp.cache import ContentCache
+from conddp.conditioning import Spectrum
+from conddp.data import Dataset, Labels, PublicFeatures
+from conddp.experiments import tuning
+from conddp.experiments.catalogue import EXPERIMENTS, make_quick
+from conddp.experiments.claims import state_claims
+from conddp.experiments.experiment import Cell, Experiment, Method, Result
+from conddp.experiments.page import Section, render_html, render_page_markdown
+from conddp.experiments.paper import get_printed
+from conddp.experiments.problem import Problem
+from conddp.experiments.rows import Measure, Row, make_rows, read_rows, write_rows
+from conddp.experiments.runner import run_cells
+from conddp.experiments.search import Search, Trial
+from conddp.experiments.spectra import summarize_design
+from conddp.experiments.tables import make_lines, render_markdown
+from conddp.experiments.tuning import Schedule, tune
+from conddp.ledger import PrivacyBudget
+from conddp.models import MLP, Head, Linear
+from conddp.neighbouring import Neighbouring
+from conddp.schema import Bounds
+from conddp.training import train
+from tests.conftest import load_or_skip
+
+GOOD = Trial(0.05, 1.0, 0.01)
+POOR = Trial(1e-6, 1.0, 0.01)
+
+
+@pytest.fixture
+def problem(rng: np.random.Generator) -> Problem:
+    X = rng.normal(size=(400, 5)) * [1, 1, 10, 0.1, 1] + 1.0
+    y = np.clip(X @ [0.1, 0.1, 0.01, 1.0, 0.0] + 0.05 * rng.normal(size=400), -2, 2)
+    bounds = Bounds(-2, 2)
+    train, test = (
+        Dataset(PublicFeatures(X[part]), None, Labels(y[part], bounds)) for part in (slice(300), slice(300, 400))
+    )
+    return Problem("made up", "paper", train, test)
+
+
+# --- search
+
+
+def test_a_grid_has_every_combination() -> None:
+    search = Search.over_grid(
+        {"learning_rate": [0.1, 0.2], "clip_residual": [1.0, 2.0, 3.0]}, rungs=((1.0, 2),), finalists=1
+    )
+    assert len(search.trials) == len(set(search.trials)) == 6
+
+
+def test_a_random_search_stays_in_its_ranges_and_can_be_repeated() -> None:
+    ranges: dict[str, Any] = {"learning_rate": (1e-3, 1e-1), "clip_residual": (0.5, 2.0), "switch": [0.1, 0.2, 0.4]}
+    search = Search.at_random(ranges, 200, rungs=((1.0, 2),), finalists=1)
+    assert search == Search.at_random(ranges, 200, rungs=((1.0, 2),), finalists=1)
+    rates = np.array([trial.learning_rate for trial in search.trials])
+    assert rates.min() > 1e-3 and rates.max() < 1e-1
+    assert 0.4 < np.mean(rates < 1e-2) < 0.6  # even on a logarithmic axis
+    assert {trial.switch for trial in search.trials} == {0.1, 0.2, 0.4}
+
+
+def test_searches_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match="must not be empty"):
+        Search(())
+    with pytest.raises(ValueError, match="shares of the rungs must rise"):
+        Search((GOOD,), ((0.5, 1), (0.25, 1)))
+    with pytest.raises(ValueError, match=r"unknown settings \['momentum'\]"):
+        Search.over_grid({"momentum": [0.9]}, rungs=((1.0, 1),), finalists=1)
+    with pytest.raises(ValueError, match="learning_rate"):
+        Trial(-1.0, 1.0)
+
+
+# --- tuning
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "head", "schedule"),
+    [
+        (CondDP(), Linear(), Schedule(20)),
+        (SwitchCondDP(), MLP(hidden=(4,)), Schedule(3, batch_size=50)),
+    ],
+)
+def test_a_trial_comes_to_the_same_alone_and_among_others(
+    problem: Problem, algorithm: CondDP, head: Head, schedule: Schedule
+) -> None:
+    trials = [Trial(0.02, 0.5, 0.1, 0.5), Trial(0.1, 0.1, 0.2, 0.5), Trial(0.01, 2.0, 0.1, 0.5)]
+
+    def run(chosen: list[Trial]) -> list[float]:
+        spectrum = Spectrum.of(problem.train.public, constant=False)
+        shared = tuning._Run(problem, algorithm, head, spectrum, schedule, 0.7)
+        (lane,) = tuning._make_lanes(shared, chosen, 1)
+        lane.advance(shared.num_steps)
+        return lane.errors()
+
+    together = run(trials)
+    assert together == pytest.approx([run([trial])[0] for trial in trials], rel=1e-3)
+    assert len(set(np.round(together, 6))) == 3
+
+
+def test_stopping_on_a_rung_and_dropping_others_changes_nothing(problem: Problem) -> None:
+    spectrum = Spectrum.of(problem.train.public, constant=False)
+    shared = tuning._Run(problem, SwitchCondDP(), Linear(), spectrum, Schedule(30), 0.5)
+    trials = [Trial(0.02, 0.5, 0.1, 0.5), Trial(0.1, 0.1, 0.2, 0.5)]
+    (whole,) = tuning._make_lanes(shared, trials, 1)
+    whole.advance(30)
+    (stopped,) = tuning._make_lanes(shared, trials, 1)
+    stopped.advance(7)  # within the first phase
+    stopped.keep([1])
+    stopped.advance(22)  # within the second
+    stopped.advance(30)
+    assert stopped.errors() == pytest.approx(whole.errors()[1:], rel=1e-4)
+
+
+def test_the_best_trial_is_found_and_run_with_every_seed(problem: Problem) -> None:
+    search = Search((POOR, GOOD, Trial(1e-6, 0.1)), ((0.3, 2), (1.0, 1)), finalists=1)
+    tuned = tune(problem, CondDP(), Linear(), 4.0, schedule=Schedule(100), search=search, num_seeds=3)
+    assert tuned.trial == GOOD
+    assert len(tuned.errors) == len(set(tuned.errors)) == 3
+
+
+@pytest.mark.parametrize("algorithm", [CondDP(), SwitchCondDP(), DPSGD()])
+def test_without_noise_and_with_wide_clipping_least_squares_is_reached(problem: Problem, algorithm: DPSGD) -> None:
+    search = Search((Trial(0.03, 100.0, 0.0, 0.3),), ((1.0, 1),), finalists=1)
+    tuned = tune(problem, algorithm, Linear(), math.inf, schedule=Schedule(1500), search=search, num_seeds=1)
+    assert tuned.errors[0] == pytest.approx(problem.optimum, rel=0.01)
+
+
+def test_noise_is_calibrated_to_the_relation(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def watch(plan: Any, *args: Any, **options: Any) -> Any:
+        seen.append(plan.noise_multiplier)
+        return real(plan, *args, **options)
+
+    real = train
+    monkeypatch.setattr("conddp.experiments.tuning.train", watch)
+    search = Search((GOOD,), ((1.0, 1),), finalists=1)
+    for relation in (Neighbouring.ZERO_OUT, Neighbouring.REPLACE):
+        tune(
+            problem,
+            CondDP(),
+            Linear(),
+            1.0,
+            schedule=Schedule(128),
+            search=search,
+            num_seeds=1,
+            neighbouring=relation,
+        )
+    zero_out, replaced = seen[0], seen[-1]
+    assert replaced == pytest.approx(2 * zero_out)
+    assert replaced == pytest.approx(95.59, abs=0.01)  # the exact Gaussian mechanism, 128 steps, epsilon 1, delta 1e-6
+
+
+def test_a_trial_that_diverges_does_not_win(problem: Problem) -> None:
+    search = Search((Trial(1e9, 1e9, 1.0), GOOD), ((1.0, 2),), finalists=2)
+    tuned = tune(problem, DPSGD(), MLP(hidden=(4,)), 1.0, schedule=Schedule(5), search=search, num_seeds=2)
+    assert tuned.trial == GOOD
+    assert np.isfinite(tuned.errors).all()
+
+
+def test_the_least_squares_of_energy_is_the_papers() -> None:
+    load_or_skip("energy")
+    problem = Problem.of("energy", "paper")
+    assert (problem.train.num_records, problem.test.num_records) == (15788, 3947)  # as the paper's table of data sets
+    printed = get_printed("linear_real", "energy", "Cond-DP", math.inf)
+    assert printed is not None and printed.std is not None
+    assert abs(problem.optimum - printed.mse) < printed.std
+
+
+# --- experiments
+
+
+def make_tiny(data: str = "synthetic 1") -> Experiment:
+    search = Search((GOOD,), ((1.0, 1),), finalists=1)
+    methods = (
+        Method("DPSGD", DPSGD(num_steps=4), search),
+        Method("Cond-DP", CondDP(num_steps=4), search, untuned=False),
+        Method("Weighted-LLP", WeightedLLP()),
+        Method("default", Auto()),
+    )
+    epsilons = (0.25, 4.0, math.inf)
+    return Experiment("linear-real", "Tiny", "", (data,), Linear(), Schedule(4), methods, epsilons, 2)
+
+
+def test_cells_are_tuned_untuned_or_both() -> None:
+    cells = [(cell.method.name, cell.accounting, cell.epsilon) for cell in make_tiny().cells()]
+    assert ("DPSGD", "paper", math.inf) in cells and ("DPSGD", "ours", 4.0) in cells
+    assert ("DPSGD", "ours", math.inf) not in cells  # nothing to protect
+    assert not any(name == "Cond-DP" and accounting == "ours" for name, accounting, _ in cells)
+    assert not any(name == "default" and accounting == "paper" for name, accounting, _ in cells)
+    assert len(cells) == len(set(cells))
+
+
+def test_our_cells_are_ordinary_fits_under_replace(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    real = Auto.fit
+
+    def watch(self: Auto, *args: Any, **options: Any) -> Any:
+        result = real(self, *args, **options)
+        seen.append(result.guarantee)
+        return result
+
+    monkeypatch.setattr(Auto, "fit", watch)
+    (cell,) = [cell for cell in make_tiny().cells() if cell.method.name == "default" and cell.epsilon == 4.0]
+    cell.compute()
+    assert len(seen) == 2
+    assert all(guarantee.neighbouring is Neighbouring.REPLACE for guarantee in seen)
+    assert all(guarantee.budget == PrivacyBudget(4.0, 1e-6) for guarantee in seen)
+
+
+def test_a_key_changes_with_everything_that_matters_and_with_nothing_else() -> None:
+    cell = next(cell for cell in make_tiny().cells() if cell.accounting == "paper")
+    other = Search((POOR,), ((1.0, 1),), finalists=1)
+    changed = [
+        replace(cell, data="synthetic 0.5"),
+        replace(cell, epsilon=1.0),
+        replace(cell, num_seeds=3),
+        replace(cell, schedule=Schedule(5)),
+        replace(cell, method=replace(cell.method, search=other)),
+        replace(cell, method=replace(cell.method, tuned=DPSGD(feature_scaling="none"))),
+    ]
+    keys = [str(each.key) for each in (cell, *changed)]
+    assert len(set(keys)) == len(keys)
+    assert replace(cell, method=replace(cell.method, untuned=False)).key == cell.key
+
+
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = ContentCache(tmp_path / "results.jsonl")
+    cells = list(make_tiny().cells())
+    real = Cell.compute
+    computed: list[Cell] = []
+
+    def stop_at_third(cell: Cell) -> Result:
+        if len(computed) == 3:
+            raise KeyboardInterrupt
+        computed.append(cell)
+        return real(cell)
+
+    monkeypatch.setattr(Cell, "compute", stop_at_third)
+    with pytest.raises(KeyboardInterrupt):
+        run_cells(cells, cache, num_workers=1)
+
+    def count(cell: Cell) -> Result:
+        computed.append(cell)
+        return real(cell)
+
+    monkeypatch.setattr(Cell, "compute", count)
+    reports: list[tuple[int, int, float]] = []
+    results = run_cells(cells, cache, num_workers=1, report=lambda *args: reports.append(args))
+    assert sorted(map(str, computed)) == sorted(map(str, cells))  # each of them once
+    assert reports[0][:2] == (3, len(cells)) and reports[-1] == (len(cells), len(cells), 0.0)
+    again = run_cells(cells, cache, num_workers=1)
+    assert len(computed) == len(cells)
+    assert {cell: result.errors for cell, result in again.items()} == {
+        cell: result.errors for cell, result in results.items()
+    }
+
+
+def test_worker_processes_come_to_the_same_results(tmp_path: Path) -> None:
+    cells = [cell for cell in make_tiny().cells() if cell.epsilon == 4.0]
+    alone = run_cells(cells, ContentCache(tmp_path / "one.jsonl"), num_workers=1)
+    together = run_cells(cells, ContentCache(tmp_path / "two.jsonl"), num_workers=2)
+    for cell in cells:
+        assert together[cell].errors == pytest.approx(alone[cell].errors, rel=1e-4)
+
+
+def test_a_method_that_does_not_apply_leaves_a_note(tmp_path: Path) -> None:
+    cells = [cell for cell in make_tiny().cells() if cell.method.name == "Weighted-LLP" and cell.epsilon == 0.25]
+    (result,) = run_cells(cells, ContentCache(tmp_path / "r.jsonl"), num_workers=1).values()
+    assert result.errors == () and math.isnan(result.mse)
+    assert result.note.startswith("WeightedLLP needs bags")
+
+
+def test_rows_survive_the_disk_and_have_the_right_ratios(tmp_path: Path) -> None:
+    experiment = make_tiny()
+    results = run_cells(experiment.cells(), ContentCache(tmp_path / "r.jsonl"), num_workers=1)
+    rows = make_rows(experiment, results)
+    write_rows(tmp_path / "rows.csv", rows, header=["made by a test", "today"])
+    header, read = read_rows(tmp_path / "rows.csv")
+    assert header == ["made by a test", "today"]
+    assert [(row.data, row.method, row.epsilon, row.note) for row in read] == [
+        (row.data, row.method, row.epsilon, row.note) for row in rows
+    ]
+    row = next(row for row in read if row.method == "DPSGD" and row.epsilon == 4.0)
+    tuned = next(r for c, r in results.items() if (c.method.name, c.accounting, c.epsilon) == ("DPSGD", "paper", 4.0))
+    assert row.tuned.mse == pytest.approx(np.mean(tuned.errors), rel=1e-5)
+    assert row.tuned.std == pytest.approx(np.std(tuned.errors, ddof=1), rel=1e-5)
+    assert row.tuned.ratio == pytest.approx(row.tuned.mse / Problem.of("synthetic 1", "paper").optimum, rel=1e-5)
+    assert row.untuned.ratio == pytest.approx(row.untuned.mse / Problem.of("synthetic 1", "ours").optimum, rel=1e-5)
+    assert math.isnan(row.paper.mse)  # nothing is printed for it
+
+
+def test_printed_numbers_are_those_of_the_paper() -> None:
+    cell = get_printed("mlp_real", "toms_hardware", "Switch-Cond-DP", 0.25)
+    assert cell is not None and (cell.mse, cell.std) == (0.087, 0.0052)
+    cell = get_printed("linear_real", "energy", "Weighted-LLP", 0.25)
+    assert cell is not None and (cell.mse, cell.std) == (3.0278, None)
+    assert get_printed("linear_real", "wine", "Weighted-LLP", 0.25) is None
+
+
+def test_the_catalogue_holds_what_the_paper_measured() -> None:
+    linear, mlp, synthetic = EXPERIMENTS["linear-real"], EXPERIMENTS["mlp-real"], EXPERIMENTS["synthetic"]
+    assert (linear.schedule, synthetic.schedule) == (Schedule(128), Schedule(1024))
+    assert mlp.schedule.num_steps(22543) == 226_000  # 1000 epochs of samples of 100
+    assert mlp.head == MLP(hidden=(16, 8), embedding=16)
+    for experiment in EXPERIMENTS.values():
+        assert experiment.num_seeds == 5
+        assert experiment.epsilons == (0.25, 0.5, 1.0, 2.0, 4.0, math.inf)
+        quick = make_quick(experiment)
+        assert quick.num_seeds < 5
+        assert all(len(method.search.trials) <= 64 for method in quick.methods if method.search)
+
+
+# --- what is written
+
+
+def make_row(data: str, method: str, epsilon: float, paper: float, tuned: float, untuned: float) -> Row:
+    measures = [Measure.of(value, 0.01, 1.0) for value in (paper, tuned, untuned)]
+    return Row(data, method, epsilon, *measures, 1.0, 2.0, "", "")  # type: ignore[call-arg, arg-type]
+
+
+def test_claims_name_the_cells_in_which_they_fail() -> None:
+    rows = [
+        make_row("wine", "DPSGD", 1.0, 1.3, 1.2, 1.2),
+        make_row("wine", "Cond-DP", 1.0, 1.05, 1.01, 1.0),
+        make_row("wine", "default", 1.0, math.nan, math.nan, 0.99),
+        make_row("energy", "DPSGD", 1.0, 1.1, 1.01, 1.2),
+        make_row("energy", "Cond-DP", 1.0, 1.05, 1.09, 1.0),
+        make_row("energy", "default", 1.0, math.nan, math.nan, 1.06),
+    ]
+    agreement, order, default, *_ = state_claims("linear-real", rows)
+    assert "in 1 of 2 cells; not: energy at 1 (1.090 against 1.050)" in agreement
+    assert "in 1 of 2 comparisons; not: energy at 1 against DPSGD (1.09 against 1.01)" in order
+    assert "in 1 of 2 cells with epsilon at most 2; not: energy at 1" in default
+
+
+def test_tables_show_all_three_lines_and_leave_gaps() -> None:
+    rows = [
+        make_row("wine", "Cond-DP", 1.0, 1.05, 1.01, 1.0),
+        make_row("wine", "Cond-DP", math.inf, 1.0, 1.0, math.nan),
+    ]
+    lines = list(make_lines(rows, "wine"))
+    assert [line.kind for line in lines] == ["paper", "tuned", "untuned"]
+    assert lines[2].cells == (("1 (0.01)", "1.000"), ("", ""))
+    assert "| 1 | ∞ |" in render_markdown(rows)
+
+
+def test_the_page_is_self_contained_and_escapes_what_it_shows(tmp_path: Path) -> None:
+    rows = (
+        make_row("wine", "Cond-DP", 1.0, 1.05, 1.01, 1.0),
+        make_row("wine", "default", 1.0, math.nan, math.nan, 0.99),
+    )
+    section = Section(EXPERIMENTS["linear-real"], rows, ("<command>", "today"), "linear-real.svg")
+    page = render_html([section], {"linear-real.svg": "<svg></svg>"})
+    assert "&lt;command&gt;" in page and "<command>" not in page
+    assert not re.search(r"(src|href)=", page) and "@import" not in page and "url(" not in page
+    assert page.count("<table") == 1 and "<svg></svg>" in page
+    assert "boston_housing is not at hand" in page  # no rows of it
+    markdown = render_page_markdown([section], "")
+    assert "![Test MSE against epsilon](linear-real.svg)" in markdown
+    assert "\n- As the paper did it" in markdown
+
+
+def test_leverage_is_the_diagonal_of_the_projection() -> None:
+    summary = summarize_design("synthetic 1")
+    X = Problem.of("synthetic 1", "ours").train.public.values
+    Q, _ = np.linalg.qr(X)
+    assert summary.largest_leverage == pytest.approx((Q**2).sum(axis=1).max(), rel=1e-6)
+    singular = np.linalg.svd(X, compute_uv=False)
+    assert summary.condition_number == pytest.approx(singular[0] / singular[-1], rel=1e-6)
+    assert summary.stable_rank == pytest.approx((singular**2).sum() / singular[0] ** 2, rel=1e-6)
+
+
+def test_non_private_references_belong_to_the_preparation() -> None:
+    paper, ours = Problem.of("synthetic 0.5", "paper"), Problem.of("synthetic 0.5", "ours")
+    fitted = NonPrivate().fit(ours.train, PrivacyBudget(1.0, 0.0)).model
+    assert ours.optimum == pytest.approx(ours.compute_error(fitted.predict(ours.test.public)))
+    assert paper.optimum != ours.optimum
+    assert not paper.fit_intercept and ours.fit_intercept
+    with pytest.raises(ValueError, match="preparation"):
+        Problem.of("wine", "theirs")  # type: ignore[arg-type]
+
+
+def test_rr_on_bins_runs_as_published() -> None:
+    methods = {method.name: method for method in EXPERIMENTS["linear-real"].methods}
+    algorithm = methods["RR-on-Bins"].algorithm
+    assert isinstance(algorithm, RROnBins) and not algorithm.recalibrate
