@@ -1,7 +1,11 @@
 """Searches, sweeps along the K axis, the runner and what is written."""
 
 import math
+import os
 import re
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -271,6 +275,52 @@ def test_worker_processes_come_to_the_same_results(tmp_path: Path) -> None:
     together = run_cells(cells, ContentCache(tmp_path / "two.jsonl"), num_workers=2)
     for cell in cells:
         assert together[cell].errors == pytest.approx(alone[cell].errors, rel=1e-4)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    program = f"""
+import time
+from pathlib import Path
+from conddp.cache import ContentCache
+from conddp.experiments.experiment import Cell
+from conddp.experiments.runner import run_cells
+from tests.test_experiments import SlowCell, make_tiny
+if __name__ == "__main__":
+    cells = [SlowCell(**vars(cell)) for cell in make_tiny().cells()][:2]
+    run_cells(cells, ContentCache(Path({str(tmp_path / "r.jsonl")!r})), num_workers=2)
+"""
+    (tmp_path / "program.py").write_text(program)
+    root = Path(__file__).parents[1]
+    parent = subprocess.Popen(
+        [sys.executable, tmp_path / "program.py"], cwd=root, env={**os.environ, "PYTHONPATH": str(root)}
+    )
+    children: list[int] = []
+    deadline = time.monotonic() + 60
+    while len(children) < 3 and time.monotonic() < deadline:  # two workers and the tracker of resources
+        time.sleep(0.2)
+        children = [int(each) for each in Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()]
+    assert len(children) >= 3
+    parent.kill()
+    parent.wait()
+    while any(_is_running(child) for child in children) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not any(_is_running(child) for child in children)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class SlowCell(Cell):
+    """A cell that takes longer than any test."""
+
+    def compute(self) -> Result:
+        time.sleep(600)
+        return super().compute()
 
 
 def test_a_method_that_does_not_apply_leaves_a_note(tmp_path: Path) -> None:

@@ -6,10 +6,13 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+import conddp
 from conddp.algorithms.algorithm import Algorithm
 from conddp.algorithms.descent import Descent
 from conddp.datasets import DatasetNotFound, locate_dataset
@@ -24,7 +27,7 @@ from conddp.noise import RandomSource
 __all__ = ["EPSILONS", "Accounting", "Cell", "Experiment", "Method", "Result", "is_at_hand", "is_sample"]
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, math.inf)
-VERSION = 1  # raise it when the same declaration would give other numbers, so that old results are not taken for new
+VERSION = 1  # raise it when a tuned cell with the same declaration would give other numbers
 
 Accounting = Literal["paper", "ours"]
 
@@ -102,6 +105,7 @@ class Cell:
             "method": method.name,
             "epsilon": str(self.epsilon),
             "declaration": hashlib.sha256(declaration.encode()).hexdigest(),
+            **({"code": _digest_code()} if self.accounting == "ours" else {}),
         }
 
     @property
@@ -253,6 +257,17 @@ class Experiment:
 
     def _cell(self, data: str, method: Method, accounting: Accounting, epsilon: float) -> Cell:
         return Cell(data, method, accounting, epsilon, self.head, self.schedule, self.num_seeds)
+
+
+@cache
+def _digest_code() -> str:
+    """Of the package without its experiments: defaults change, and fits that tune nothing are quickly redone."""
+    package = Path(conddp.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted([*package.glob("*.py"), *package.glob("algorithms/*.py")]):
+        if path.name != "cli.py":
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def is_at_hand(data: str) -> bool:

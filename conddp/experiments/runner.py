@@ -2,11 +2,15 @@
 
 import math
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
+
+from threadpoolctl import threadpool_limits
 
 from conddp.cache import ContentCache
 from conddp.experiments.experiment import Cell, Result
@@ -57,7 +61,9 @@ def run_cells(
         for cell in missing:
             finish(cell, _compute(cell))
         return results
-    pool = ProcessPoolExecutor(num_workers, mp_context=get_context("spawn"), initializer=_use_one_thread)
+    pool = ProcessPoolExecutor(
+        num_workers, mp_context=get_context("spawn"), initializer=_start_worker, initargs=(os.getpid(),)
+    )
     try:
         waiting = {pool.submit(_compute, cell): cell for cell in missing}
         for future in as_completed(waiting):
@@ -86,14 +92,18 @@ def _compute(cell: Cell) -> Result:
     return cell.compute()
 
 
-def _use_one_thread() -> None:
-    """For a new worker: no threads of its own, and Ctrl-C is dealt with by the parent."""
-    import signal
-
-    from threadpoolctl import threadpool_limits
-
+def _start_worker(parent: int) -> None:
+    """One BLAS thread, Ctrl-C is dealt with by the parent, and no life without it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threadpool_limits(1)
+    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
+
+
+def _end_with_parent(parent: int) -> None:
+    """A parent that is killed cannot say so to its workers; they would go on for hours."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 def _count_cores() -> int:
