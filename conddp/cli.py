@@ -24,9 +24,14 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+schema_app = typer.Typer(help="Which columns are public, private or the label.", no_args_is_help=True)
+app.add_typer(schema_app, name="schema")
+ledger_app = typer.Typer(help="What has been spent.", no_args_is_help=True)
+app.add_typer(ledger_app, name="ledger")
 data_app = typer.Typer(help="Public data sets by name: list, fetch, show.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 
+DataFile = Annotated[Path, typer.Argument(help="A table: .parquet, .csv or .csv.gz.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -38,6 +43,131 @@ class ExperimentName(StrEnum):
     LINEAR_REAL = "linear-real"
     MLP_REAL = "mlp-real"
     ALL = "all"
+
+
+@schema_app.command("init")
+def init_schema(
+    data: DataFile,
+    label: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("schema.toml"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite it.")] = False,
+) -> None:
+    """Write a commented draft of a schema, from the names and types of columns alone."""
+    from conddp.data import read_column_types
+    from conddp.errors import SchemaError
+    from conddp.schema import Schema
+
+    draft = Schema.draft(read_column_types(data), label=label)
+    if out.exists() and not force:
+        raise SchemaError(f"'{out}' exists already. Name another file with --out, or overwrite it with --force.")
+    out.write_text(draft, encoding="utf-8")
+    _print(f"{out}: fill in the bounds, and move what must be protected from public to private.", soft_wrap=True)
+
+
+@app.command()
+def fit(
+    data: DataFile,
+    out: Annotated[Path, typer.Option(help="Folder for the model; it must not exist.", show_default=False)],
+    epsilon: Annotated[float, typer.Option(help="Privacy loss of this fit.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="Chance that the bound on it fails.")] = 1e-6,
+    schema: Annotated[Path | None, typer.Option(help="TOML file; see `conddp schema init`.")] = None,
+    label: Annotated[str | None, typer.Option(help="Instead of a schema: the column to predict.")] = None,
+    label_bounds: Annotated[str | None, typer.Option(help="Its range LOW,HIGH, from domain knowledge.")] = None,
+    private: Annotated[
+        list[str] | None, typer.Option(help="A private feature NAME=LOW,HIGH; may be given again.")
+    ] = None,
+    algorithm: Annotated[str, typer.Option(help="auto, cond-newton, cond-dp, rr-on-bins, ...")] = "auto",
+    head: Annotated[str, typer.Option(help="linear, wide, mlp or fm.")] = "linear",
+    ledger: Annotated[Path | None, typer.Option(help="Ledger file that pays; see `conddp ledger`.")] = None,
+    seed: Annotated[int | None, typer.Option(help="For research: whoever knows it can remove the noise.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a private model and save it with its guarantee."""
+    from conddp.files import fit_file
+
+    with _known_names():
+        saved = fit_file(
+            data,
+            _read_schema(data, schema, label, label_bounds, private or []),
+            out,
+            epsilon=epsilon,
+            delta=delta,
+            algorithm=algorithm,
+            head=head,
+            ledger=ledger,
+            seed=seed,
+        )
+    if as_json:
+        _print_json({"model": str(out), "guarantee": str(saved.guarantee), "settings": dict(saved.settings)})
+    else:
+        _print(f"{saved.guarantee}\n\nModel: {out}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="Folder of a saved model.", show_default=False)],
+    data: DataFile,
+    out: Annotated[Path, typer.Option(help="File to write: .parquet or .csv.", show_default=False)],
+    force: Annotated[bool, typer.Option("--force", help="Overwrite it.")] = False,
+) -> None:
+    """Predict for new records. Costs nothing: the model is already released."""
+    from conddp.files import predict_file
+
+    count = predict_file(model, data, out, overwrite=force)
+    _print(f"{out}: {count:,} predictions", soft_wrap=True)
+
+
+@ledger_app.command("show")
+def show_ledger(
+    path: Annotated[Path, typer.Argument(help="A ledger file, or the folder of a saved model.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Show what has been spent, on what and why, and what is left."""
+    from dataclasses import asdict
+
+    from conddp.ledger import PrivacyLedger
+
+    ledger = PrivacyLedger.load(path / "ledger.jsonl" if path.is_dir() else path)
+    if as_json:
+        _print_json(
+            {
+                "neighbouring": ledger.neighbouring.value,
+                "budget": asdict(ledger.budget),
+                "spent": asdict(ledger.spent),
+                "remaining": asdict(ledger.remaining),
+                "entries": [asdict(entry) for entry in ledger.entries],
+            }
+        )
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for head in ("when", "what", "epsilon", "delta", "why"):
+        table.add_column(head, justify="right" if head in ("epsilon", "delta") else "left")
+    for entry in ledger.entries:
+        table.add_row(
+            entry.time[:16].replace("T", " "),
+            entry.what,
+            f"{entry.cost.epsilon:g}",
+            f"{entry.cost.delta:g}",
+            entry.reason,
+        )
+    _print(table)
+    _print(f"\nspent {ledger.spent}; {ledger.remaining} remains of {ledger.budget}, relation {ledger.neighbouring}")
+
+
+@ledger_app.command("init")
+def init_ledger(
+    path: Annotated[Path, typer.Argument(help="The file to write.", show_default=False)],
+    epsilon: Annotated[float, typer.Option(help="The most that may ever be spent on these data.", show_default=False)],
+    delta: Annotated[float, typer.Option(help="Likewise.", show_default=False)],
+) -> None:
+    """Open a ledger with a budget for all fits on one data set together."""
+    from conddp.ledger import PrivacyBudget, PrivacyLedger
+
+    with _known_names():
+        ledger = PrivacyLedger(PrivacyBudget(epsilon, delta), path=path)
+    _print(f"{path}: {ledger.remaining}", soft_wrap=True)
 
 
 @data_app.command("list")
@@ -175,6 +305,47 @@ def reproduce(
         _print_json({name: [asdict(row) for row in rows] for name, rows in rows_by_name.items()})
     else:
         _print(f"Tables, figures and the page are in {out}: open {page}")
+
+
+def _read_schema(data: Path, path: Path | None, label: str | None, label_bounds: str | None, private: list[str]) -> Any:
+    """The schema from its file, or from the options if there is none."""
+    from conddp.data import read_column_types
+    from conddp.schema import Schema
+
+    if path is not None:
+        if label is not None or label_bounds is not None or private:
+            raise typer.BadParameter("give either --schema, or --label, --label-bounds and --private.")
+        return Schema.load(path)
+    if label is None or label_bounds is None:
+        raise typer.BadParameter("give --schema FILE, or --label NAME and --label-bounds LOW,HIGH.")
+    protected = {}
+    for entry in private:
+        name, _, bounds = entry.rpartition("=")
+        if not name:
+            raise typer.BadParameter(f"--private must be NAME=LOW,HIGH, got {entry!r}.")
+        protected[name] = _read_bounds(bounds, option=f"--private {name}")
+    columns = read_column_types(data)
+    public = [name for name in columns if name != label and name not in protected]
+    text = [name for name in public if not columns[name]]
+    if text:
+        raise typer.BadParameter(
+            f"columns {text} do not hold numbers. Encode them, or name the columns to use in a schema file "
+            "(conddp schema init)."
+        )
+    return Schema.of(
+        label=label,
+        label_bounds=_read_bounds(label_bounds, option="--label-bounds"),
+        public=public,
+        private=protected,
+    )
+
+
+def _read_bounds(text: str, *, option: str) -> tuple[float, float]:
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"{option} must be two numbers LOW,HIGH, got {text!r}.") from None
+    return low, high
 
 
 @contextmanager

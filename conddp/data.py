@@ -23,6 +23,8 @@ __all__ = [
     "PublicFeatures",
     "as_matrix",
     "as_numbers",
+    "load_features",
+    "read_column_types",
     "require_public",
 ]
 
@@ -174,32 +176,7 @@ class Dataset:
     @classmethod
     def load(cls, path: str | Path, schema: Schema) -> "Dataset":
         """Data set from a Parquet or CSV file (``.csv`` or ``.csv.gz``); only the schema's columns are read."""
-        import pyarrow.csv
-        import pyarrow.parquet
-
-        source = Path(path)
-        if not source.exists():
-            raise SchemaError(f"the data file '{source}' does not exist.")
-        names = [column.name for column in schema.columns]
-        try:
-            if source.suffix == ".parquet":
-                present = pyarrow.parquet.read_schema(source).names
-            else:
-                with pyarrow.csv.open_csv(source) as reader:
-                    present = reader.schema.names
-            missing = [name for name in names if name not in present]
-            if not missing and source.suffix == ".parquet":
-                table = pyarrow.parquet.read_table(source, columns=names)
-            elif not missing:
-                options = pyarrow.csv.ConvertOptions(include_columns=names)
-                table = pyarrow.csv.read_csv(source, convert_options=options)
-        except pyarrow.ArrowInvalid:
-            present = None  # raised below, outside: the original message quotes a line of the file
-        if present is None:
-            raise SchemaError(f"the data file '{source}' is not a valid {source.suffix} file.")
-        if missing:
-            raise SchemaError(f"column '{missing[0]}' is in the schema but not in '{source}'. It has: {present}.")
-        return cls.from_frame(table, schema)
+        return cls.from_frame(_read_table(Path(path), [column.name for column in schema.columns]), schema)
 
     def take(self, index: NDArray[np.intp]) -> "Dataset":
         """The records at these positions."""
@@ -217,6 +194,92 @@ class Dataset:
         in_range(0.0, 1.0, test_share=test_share)
         train, test = train_test_split(np.arange(self.num_records), test_size=test_share, random_state=random_state)
         return self.take(train), self.take(test)
+
+
+def load_features(path: str | Path, schema: Schema) -> tuple[PublicFeatures, PrivateFeatures | None]:
+    """Features from a Parquet or CSV file, without the label, which need not be there.
+
+    Columns are read by name; others are not opened.
+    """
+    table = nw.from_native(_read_table(Path(path), [*schema.public, *schema.private]), eager_only=True)
+    if len(table) == 0:
+        raise SchemaError("the table has no rows.")
+    public = as_matrix(table.select(list(schema.public))) if schema.public else np.empty((len(table), 0))
+    private = None
+    if schema.private:
+        values = as_matrix(table.select(list(schema.private)))
+        private = PrivateFeatures(values, schema.private_bounds, schema.private)
+    return PublicFeatures(public, schema.public), private
+
+
+def read_column_types(path: str | Path) -> dict[str, bool]:
+    """Names of the columns of a Parquet or CSV file, and whether each holds numbers; nothing else is looked at."""
+    import pyarrow
+
+    def holds_numbers(kind: Any) -> bool:
+        return bool(
+            pyarrow.types.is_integer(kind)
+            or pyarrow.types.is_floating(kind)
+            or pyarrow.types.is_boolean(kind)
+            or pyarrow.types.is_decimal(kind)
+        )
+
+    schema = _read_arrow_schema(Path(path))
+    if len(set(schema.names)) < len(schema.names):
+        twice = next(name for name in schema.names if schema.names.count(name) > 1)
+        raise SchemaError(f"column '{twice}' occurs twice in '{path}'. Give each column its own name.")
+    return {name: holds_numbers(kind) for name, kind in zip(schema.names, schema.types, strict=True)}
+
+
+def _read_arrow_schema(source: Path) -> Any:
+    """Names and types of the columns of a file."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    if not source.exists():
+        raise SchemaError(f"the data file '{source}' does not exist.")
+    if source.is_dir():
+        raise SchemaError(f"'{source}' is a folder. Give a Parquet or CSV file.")
+    found = None
+    try:
+        if source.suffix == ".parquet":
+            found = pyarrow.parquet.read_schema(source)
+        else:
+            with pyarrow.csv.open_csv(source) as reader:
+                found = reader.schema
+    except (pyarrow.ArrowInvalid, OSError, UnicodeDecodeError):
+        pass  # raised below, outside: the original message quotes a line of the file
+    if found is None:
+        raise SchemaError(f"the data file '{source}' is empty, or not a valid {source.suffix or 'CSV'} file.")
+    return found
+
+
+def _read_table(source: Path, names: Sequence[str]) -> Any:
+    """Columns of a Parquet or CSV file as an Arrow table; no other column is opened."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    present = _read_arrow_schema(source).names
+    for name in names:
+        if name not in present:
+            raise SchemaError(f"column '{name}' is in the schema but not in '{source}'. It has: {present}.")
+        if present.count(name) > 1:
+            raise SchemaError(f"column '{name}' occurs twice in '{source}'. Give each column its own name.")
+    table = None
+    try:
+        if source.suffix == ".parquet":
+            table = pyarrow.parquet.read_table(source, columns=list(names))
+        else:
+            options = pyarrow.csv.ConvertOptions(include_columns=list(names))
+            table = pyarrow.csv.read_csv(source, convert_options=options)
+    except (pyarrow.ArrowInvalid, OSError):
+        pass  # raised below, outside: the original message quotes a line of the file
+    if table is None:
+        raise SchemaError(
+            f"the data file '{source}' is damaged, or a column changes its type on the way: a number further up, text "
+            "further down."
+        )
+    return table
 
 
 def require_public(value: object, *, function: str) -> PublicFeatures:

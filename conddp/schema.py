@@ -225,6 +225,43 @@ class Schema:
             parts += ["", f"[private.{_quote(name)}]", f"bounds = {_pair(bounds)}"]
         return "\n".join(parts) + "\n"
 
+    @staticmethod
+    def draft(columns: Mapping[str, bool], *, label: str | None = None) -> str:
+        """A commented TOML text to be edited, from names of columns and whether each holds numbers.
+
+        Privacy
+            Sees names and types only. Bounds are left for the user to fill in: they must not come from the data.
+        """
+        if label is not None and label not in columns:
+            raise SchemaError(f"label '{label}' is not among the columns: {list(columns)}.")
+        numeric = [name for name, holds_numbers in columns.items() if holds_numbers and name != label]
+        text = [name for name, holds_numbers in columns.items() if not holds_numbers]
+        lines = [
+            "# What may be seen of each column. Edit, then: conddp fit.",
+            "",
+            "[label]  # always private",
+            f"name = {_quote(label or 'WHICH COLUMN IS PREDICTED?')}",
+            "# The range that the label can have, from what you know of it, never from the data. Values outside are",
+            "# clamped.",
+            "bounds = []  # [low, high]",
+            "",
+            "[public]  # anyone may know these of every record; they are used at no privacy cost",
+            "columns = [",
+            *(f"  {_quote(name)}," for name in numeric),
+            "]",
+            "",
+            "# A feature that must be protected: move its name from above to a table of its own, with its range.",
+            "# [private.income]",
+            "# bounds = [0, 200000]",
+        ]
+        if text:
+            lines += [
+                "",
+                "# Left out, because they do not hold numbers: encode them first.",
+                *(f"#   {name!r}" for name in text),
+            ]
+        return "\n".join(lines) + "\n"
+
     @classmethod
     def load(cls, path: str | Path) -> "Schema":
         """Schema from a TOML file."""

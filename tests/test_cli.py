@@ -1,16 +1,22 @@
 """The command line, as a user meets it."""
 
+import gzip
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
 from conddp import cli
 from conddp.datasets import DATASETS
 from conddp.errors import SchemaError
+from conddp.ledger import PrivacyBudget, PrivacyLedger
+from conddp.saving import load_model
+from conddp.schema import Schema
 from tests.conftest import load_or_skip
 from tests.test_experiments import make_tiny
 
@@ -118,3 +124,198 @@ def test_without_data_the_command_says_how_to_get_them(tmp_path: Path, monkeypat
     result = runner.invoke(cli.app, ["reproduce", "mlp-real", "--out", str(tmp_path / "out")])
     assert "conddp data fetch NAME" in str(result.exception)
     assert not (tmp_path / "out").exists()
+
+
+# --- from a table to a private model
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """A CSV file with two public columns, one private one, a text column and a label."""
+    rng = np.random.default_rng(0)
+    rows = ["rooms,age,income,town,price"]
+    for _ in range(200):
+        rooms, age, income = rng.uniform(1, 9), rng.uniform(0, 90), rng.uniform(0, 100)
+        rows.append(f"{rooms:.3f},{age:.1f},{income:.2f},X,{40 * rooms + income:.4f}")
+    path = tmp_path / "homes.csv"
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+@pytest.fixture
+def schema(tmp_path: Path) -> Path:
+    path = tmp_path / "schema.toml"
+    path.write_text(
+        '[label]\nname = "price"\nbounds = [0, 500]\n[public]\ncolumns = ["rooms", "age"]\n'
+        "[private.income]\nbounds = [0, 100]\n"
+    )
+    return path
+
+
+def test_from_a_table_to_predictions(table: Path, tmp_path: Path) -> None:
+    draft, model, out, ledger = (tmp_path / name for name in ("draft.toml", "model", "out.parquet", "ledger.jsonl"))
+    assert (
+        runner.invoke(cli.app, ["schema", "init", str(table), "--label", "price", "--out", str(draft)]).exit_code == 0
+    )
+    text = draft.read_text()
+    assert '"rooms",' in text and "'town'" in text and "bounds = []" in text
+    draft.write_text(text.replace("bounds = []  # [low, high]", "bounds = [0, 500]"))
+    assert Schema.load(draft).public == ("rooms", "age", "income")
+
+    init = ["ledger", "init", str(ledger), "--epsilon", "2", "--delta", "1e-5"]
+    assert runner.invoke(cli.app, init).exit_code == 0
+    fitted = runner.invoke(
+        cli.app, ["fit", str(table), "--schema", str(draft), "--ledger", str(ledger), "--out", str(model)]
+    )
+    assert fitted.exit_code == 0, fitted.output
+    assert "(1, 1e-06)-differentially private" in " ".join(fitted.stdout.split())
+    predicted = runner.invoke(cli.app, ["predict", str(model), str(table), "--out", str(out)])
+    assert "200 predictions" in predicted.stdout
+    values = pyarrow.parquet.read_table(out)["price"].to_numpy()
+    assert values.shape == (200,) and values.min() >= 0 and values.max() <= 500
+
+    shown = json.loads(runner.invoke(cli.app, ["ledger", "show", str(ledger), "--json"]).stdout)
+    assert shown["spent"] == {"epsilon": 1.0, "delta": 1e-6}
+    assert "epsilon=1 at delta=9e-06 remains" in " ".join(
+        runner.invoke(cli.app, ["ledger", "show", str(ledger)]).stdout.split()
+    )
+    of_model = json.loads(runner.invoke(cli.app, ["ledger", "show", str(model), "--json"]).stdout)
+    assert of_model["spent"] == shown["spent"]
+
+
+def test_the_common_case_needs_no_schema_file(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.csv.gz"
+    with gzip.open(path, "wt") as file:
+        file.write("a,b,c,y\n" + "".join(f"{i},{i % 7},{i % 3},{i % 5}\n" for i in range(100)))
+    model = tmp_path / "model"
+    arguments = ["fit", str(path), "--label", "y", "--label-bounds", "0,5", "--private", "c=0,2", "--out", str(model)]
+    result = runner.invoke(cli.app, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    assert "private column 'c'" in json.loads(result.stdout)["guarantee"]
+    saved = load_model(model)
+    assert saved.schema == Schema.of(label="y", label_bounds=(0, 5), public=["a", "b"], private={"c": (0, 2)})
+
+
+def test_the_draft_of_a_schema_does_not_depend_on_values(tmp_path: Path) -> None:
+    texts = []
+    for number, value in enumerate((1.5, 1e9)):
+        path = tmp_path / f"{number}.parquet"
+        pyarrow.parquet.write_table(pyarrow.table({"a": [value], "y": [value]}), path)
+        out = tmp_path / f"{number}.toml"
+        runner.invoke(cli.app, ["schema", "init", str(path), "--out", str(out)])
+        texts.append(out.read_text())
+    assert texts[0] == texts[1]
+
+
+BAD_FITS: list[tuple[str, list[str], int, str]] = [
+    ("missing file", ["fit", "{dir}/none.csv", "--schema", "{schema}", "--out", "{dir}/m"], 1, "does not exist"),
+    ("a folder", ["fit", "{dir}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "is a folder"),
+    ("empty file", ["fit", "{empty}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "is empty, or not a valid"),
+    ("no rows", ["fit", "{headonly}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "no rows"),
+    ("not parquet", ["fit", "{fake}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "not a valid .parquet file"),
+    ("no schema", ["fit", "{table}", "--schema", "{dir}/none.toml", "--out", "{dir}/m"], 1, "cannot be read"),
+    ("bad schema", ["fit", "{table}", "--schema", "{table}", "--out", "{dir}/m"], 1, "not valid TOML"),
+    ("nothing said", ["fit", "{table}", "--out", "{dir}/m"], 2, "give --schema FILE, or --label"),
+    (
+        "both said",
+        ["fit", "{table}", "--schema", "{schema}", "--label", "price", "--out", "{dir}/m"],
+        2,
+        "give either --schema",
+    ),
+    (
+        "text column",
+        ["fit", "{table}", "--label", "price", "--label-bounds", "0,500", "--out", "{dir}/m"],
+        2,
+        "columns ['town'] do not hold numbers",
+    ),
+    (
+        "unknown column",
+        ["fit", "{other}", "--schema", "{schema}", "--out", "{dir}/m"],
+        1,
+        "is in the schema but not in",
+    ),
+    ("gap", ["fit", "{gap}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "contains NaN or infinity"),
+    ("mixed types", ["fit", "{mixed}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "column 'income' holds String"),
+    ("twice", ["fit", "{twice}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "'rooms' occurs twice"),
+    ("epsilon 0", ["fit", "{table}", "--schema", "{schema}", "--epsilon", "0", "--out", "{dir}/m"], 2, "above 0"),
+    ("epsilon -1", ["fit", "{table}", "--schema", "{schema}", "--epsilon", "-1", "--out", "{dir}/m"], 2, "above 0"),
+    (
+        "epsilon text",
+        ["fit", "{table}", "--schema", "{schema}", "--epsilon", "x", "--out", "{dir}/m"],
+        2,
+        "valid number",
+    ),
+    ("delta 0", ["fit", "{table}", "--schema", "{schema}", "--delta", "0", "--out", "{dir}/m"], 2, "strictly between"),
+    ("delta 1", ["fit", "{table}", "--schema", "{schema}", "--delta", "1", "--out", "{dir}/m"], 2, "strictly between"),
+    (
+        "bounds",
+        ["fit", "{table}", "--label", "price", "--label-bounds", "9,1", "--private", "town=0,1", "--out", "{dir}/m"],
+        1,
+        "low < high",
+    ),
+    (
+        "private",
+        ["fit", "{table}", "--label", "price", "--label-bounds", "0,9", "--private", "town", "--out", "{dir}/m"],
+        2,
+        "NAME=LOW,HIGH, got 'town'",
+    ),
+    ("algorithm", ["fit", "{table}", "--schema", "{schema}", "--algorithm", "ols", "--out", "{dir}/m"], 2, "'ols'"),
+    ("head", ["fit", "{table}", "--schema", "{schema}", "--head", "tree", "--out", "{dir}/m"], 2, "'tree'"),
+    ("exists", ["fit", "{table}", "--schema", "{schema}", "--out", "{dir}"], 1, "exists already"),
+    (
+        "ledger",
+        ["fit", "{table}", "--schema", "{schema}", "--ledger", "{dir}/no", "--out", "{dir}/m"],
+        1,
+        "cannot be read",
+    ),
+    (
+        "budget",
+        ["fit", "{table}", "--schema", "{schema}", "--ledger", "{ledger}", "--out", "{dir}/m"],
+        1,
+        "BudgetExceeded: fitting with epsilon=1 needs epsilon=1",
+    ),
+    ("no model", ["predict", "{dir}/m", "{table}", "--out", "{dir}/p.csv"], 1, "there is no model folder"),
+    ("predict to text", ["predict", "{dir}/m", "{table}", "--out", "{dir}/p.txt"], 1, ".parquet or .csv"),
+    ("not a ledger", ["ledger", "show", "{table}"], 1, "is damaged"),
+    ("schema exists", ["schema", "init", "{table}", "--out", "{schema}"], 1, "exists already"),
+    ("label not there", ["schema", "init", "{table}", "--label", "cost", "--out", "{dir}/s"], 1, "'cost' is not among"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "code", "message"), BAD_FITS, ids=[case[0] for case in BAD_FITS])
+def test_bad_input_is_explained_and_shows_no_private_value(
+    name: str,
+    arguments: list[str],
+    code: int,
+    message: str,
+    table: Path,
+    schema: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    secret = "77.123"
+    files = {
+        "empty": ("empty.csv", ""),
+        "headonly": ("head.csv", "rooms,age,income,price\n"),
+        "fake": ("fake.parquet", "rooms,age,income,price\n1,2,77.123,4\n"),
+        "other": ("other.csv", "a,b\n1,77.123\n"),
+        "gap": ("gap.csv", "rooms,age,income,price\n1,2,77.123,4\n2,3,,5\n"),
+        "mixed": ("mixed.csv", "rooms,age,income,price\n1,2,77.123,4\n2,3,much,5\n"),
+        "twice": ("twice.csv", "rooms,rooms,age,income,price\n1,1,2,77.123,4\n"),
+    }
+    places = {"dir": str(tmp_path), "table": str(table), "schema": str(schema), "ledger": str(tmp_path / "l.jsonl")}
+    for key, (file, content) in files.items():
+        (tmp_path / file).write_text(content)
+        places[key] = str(tmp_path / file)
+    PrivacyLedger(PrivacyBudget(0.5, 1e-6), path=places["ledger"])
+    monkeypatch.setattr(sys, "argv", ["conddp", *(argument.format(**places) for argument in arguments)])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    error = capsys.readouterr().err
+    assert stopped.value.code == code, error
+    assert message in " ".join(error.replace("│", " ").split()), error
+    assert "Traceback" not in error and secret not in error and "much" not in error
+    assert not (tmp_path / "m").exists()
+    if name == "budget":
+        assert PrivacyLedger.load(places["ledger"]).spent == PrivacyBudget(0.0, 0.0)

@@ -41,17 +41,18 @@ def _linear_methods(rungs: tuple[tuple[float, int], ...], finalists: int) -> tup
 
 
 def _mlp_methods(rungs: tuple[tuple[float, int], ...], finalists: int, num_trials: int) -> tuple[Method, ...]:
-    ranges = {"learning_rate": (3e-4, 1e-2), "clip_residual": (3e-3, 0.5), "initial_scale": (5e-3, 0.2)}
+    ranges = {"learning_rate": (1e-4, 3e-3), "clip_residual": (3e-3, 0.3), "initial_scale": (0.02, 0.3)}
     plain = Search.at_random(ranges, num_trials, rungs=rungs, finalists=finalists)
     switching = Search.at_random(
         {**ranges, "switch": [0.005, 0.02, 0.1, 0.3]}, num_trials, rungs=rungs, finalists=finalists
     )
     return (
         Method("DPSGD", DPSGD(), plain),
-        Method("Cond-DP", CondDP(), plain),
+        Method("Cond-DP", CondDP()),  # the paper has no such line for MLP models
         Method("Switch-Cond-DP", SwitchCondDP(), switching),
         Method("RR-on-Bins", RROnBins(recalibrate=False)),
         Method("default", Auto()),
+        Method("default, linear head", Auto(), head=Linear()),
     )
 
 
@@ -82,7 +83,7 @@ MLP_REAL = Experiment(
     ("supercond", "toms_hardware", "wave"),
     MLP(hidden=(16, 8), embedding=16),
     Schedule(1000, batch_size=100),
-    _mlp_methods(((1 / 16, 10), (1 / 4, 1)), finalists=1, num_trials=48),
+    _mlp_methods(((1 / 8, 10), (1 / 2, 1)), finalists=1, num_trials=32),
     reference="Switch-Cond-DP",
 )
 

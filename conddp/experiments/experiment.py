@@ -48,6 +48,8 @@ class Method:
         The algorithm for the tuned runs, if it is not the same.
     untuned : bool
         Whether the method also runs as it comes.
+    head : Head, optional
+        The model, if it is not the experiment's.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Method:
     search: Search | None = None
     tuned: Descent | None = None
     untuned: bool = True
+    head: Head | None = None
 
 
 @dataclass(frozen=True)
@@ -256,7 +259,7 @@ class Experiment:
         return tuple(data for data in self.sets if is_at_hand(data))
 
     def _cell(self, data: str, method: Method, accounting: Accounting, epsilon: float) -> Cell:
-        return Cell(data, method, accounting, epsilon, self.head, self.schedule, self.num_seeds)
+        return Cell(data, method, accounting, epsilon, method.head or self.head, self.schedule, self.num_seeds)
 
 
 @cache

@@ -26,6 +26,7 @@ STYLES = {
     "RR-on-Bins": ("#cc79a7", "^"),
     "Weighted-LLP": ("#999999", "x"),
     "default": ("#009e73", "D"),
+    "default, linear head": ("#000000", "d"),
 }
 HIGHEST = 1.6  # times the error of the mean: what is above is off the chart, so that the rest can be seen
 

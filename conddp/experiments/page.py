@@ -13,9 +13,9 @@ from conddp.experiments.tables import KIND_NAMES, list_epsilons, list_sets, make
 __all__ = ["Section", "render_html", "render_page_markdown"]
 
 INTRODUCTION = """Every table of the paper "Private Learning with Public Feature Conditioning" that can be measured with
-data at hand, beside its printed numbers. Each cell is a mean over five runs on one split (train_test_split with
-test_size=0.2 and random_state=42), with its standard deviation, in the paper's units of the label; delta is 1e-6. Below
-it is the ratio to a non-private optimum. There are up to three lines per method:
+data at hand, beside its printed numbers. Each cell is a mean over five runs (two with `--quick`) on one split
+(train_test_split with test_size=0.2 and random_state=42), with its standard deviation, in the paper's units of the
+label; delta is 1e-6. Below it is the ratio to a non-private optimum. There are up to three lines per method:
 
 **Paper**: as printed; ratio to its own cell without privacy.
 
@@ -89,7 +89,7 @@ def render_html(sections: Sequence[Section], figures: Mapping[str, str], spectra
         claims = (*section.remarks, *state_claims(section.experiment.name, section.rows))
         title = html.escape(section.experiment.title)
         body.append(f'<section aria-label="{title}"><h2>{title}</h2>')
-        body.append(f"<p class='made'>Made by {html.escape('; '.join(section.header))}.</p>")
+        body.append(f"<p class='made'>Made by {_emphasize('; '.join(section.header))}.</p>")
         if claims:
             body.append("<ul>" + "".join(f"<li>{html.escape(claim)}</li>" for claim in claims) + "</ul>")
         body.append(
@@ -129,9 +129,12 @@ def _render_pipes(markdown: str) -> str:
 
 
 def _emphasize(text: str) -> str:
-    """Escape, and turn the first pairs of ** into bold."""
-    pieces = html.escape(text).split("**")
-    return "".join(f"<b>{piece}</b>" if number % 2 else piece for number, piece in enumerate(pieces))
+    """Escape, and turn Markdown's marks for bold text and code into HTML."""
+    text = html.escape(text)
+    for mark, tag in (("**", "b"), ("`", "code")):
+        pieces = text.split(mark)
+        text = "".join(f"<{tag}>{piece}</{tag}>" if number % 2 else piece for number, piece in enumerate(pieces))
+    return text
 
 
 PAGE = """<!doctype html>

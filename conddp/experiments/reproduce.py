@@ -72,10 +72,10 @@ def reproduce_experiment(
     rows = make_rows(experiment, results)
     work = sum(result.seconds for result in results.values())
     command = f"`conddp reproduce {name}{' --quick' if quick else ''}`"
-    header = [command, f"on {date.today().isoformat()}", f"{work / 60:.0f} minutes of one core"]
+    header = [command, f"on {date.today().isoformat()}", f"{work / 60:.1f} core-minutes"]
     if fresh:
         path.unlink(missing_ok=True)
-        header.append(f"{(time.monotonic() - started) / 60:.0f} minutes on {num_workers or os.cpu_count()} cores")
+        header.append(f"{(time.monotonic() - started) / 60:.1f} minutes on {num_workers or os.cpu_count()} cores")
     out.mkdir(parents=True, exist_ok=True)
     write_rows(out / f"{name}.csv", rows, header=header)
     (out / f"{name}.md").write_text(f"# {experiment.title}\n\n{render_markdown(rows)}", encoding="utf-8")

@@ -1,0 +1,137 @@
+"""Saved models: what comes back, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conddp.algorithms import CondDP, CondNewton, RROnBins
+from conddp.algorithms.algorithm import Algorithm
+from conddp.data import Dataset, Labels, PrivateFeatures, PublicFeatures
+from conddp.errors import LedgerError
+from conddp.ledger import PrivacyBudget, PrivacyLedger
+from conddp.models import MLP, FactorizationMachine, Head, Linear, Wide
+from conddp.noise import RandomSource
+from conddp.saving import ModelFileError, load_model, save_model
+from conddp.schema import Bounds, Schema
+
+SCHEMA = Schema.of(label="price", label_bounds=(-5, 5), public=["a", "b"], private={"c": (0, 1)})
+PUBLIC_ONLY = Schema.of(label="price", label_bounds=(-5, 5), public=["a", "b"])
+
+
+@pytest.fixture
+def dataset(rng: np.random.Generator) -> Dataset:
+    X = rng.normal(size=(300, 2))
+    c = rng.uniform(size=(300, 1))
+    y = X @ [1.0, -1.0] + c[:, 0]
+    return Dataset(
+        PublicFeatures(X, ("a", "b")), PrivateFeatures(c, (Bounds(0, 1),), ("c",)), Labels(y, Bounds(-5, 5), "price")
+    )
+
+
+def fit(dataset: Dataset, algorithm: Algorithm, head: Head, *, private: bool) -> tuple[Any, PrivacyLedger, Dataset]:
+    if not private:
+        dataset = Dataset(dataset.public, None, dataset.label)
+    ledger = PrivacyLedger(PrivacyBudget(3.0, 1e-5))
+    result = algorithm.fit(
+        dataset, PrivacyBudget(1.0, 1e-6), head=head, random_source=RandomSource.of(0), ledger=ledger
+    )
+    return result, ledger, dataset
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "head", "private"),
+    [
+        (CondNewton(), Linear(), True),
+        (CondDP(num_steps=5), MLP(hidden=(4, 3), activation="tanh", embedding=2), True),
+        (CondDP(num_steps=5), FactorizationMachine(rank=3), True),
+        (CondNewton(), Wide(width=20), False),
+        (RROnBins(), Linear(), False),
+    ],
+)
+def test_a_model_comes_back_as_it_was(
+    tmp_path: Path, dataset: Dataset, algorithm: Algorithm, head: Head, private: bool
+) -> None:
+    result, ledger, used = fit(dataset, algorithm, head, private=private)
+    schema = SCHEMA if private else PUBLIC_ONLY
+    folder = save_model(tmp_path / "deep" / "model", result, schema, ledger)
+    saved = load_model(folder)
+    assert saved.predict(used.public, used.private).tolist() == result.model.predict(used.public, used.private).tolist()
+    assert saved.model.head == head
+    assert saved.guarantee == result.guarantee
+    assert str(saved.guarantee) == str(result.guarantee)
+    assert saved.schema == schema
+    assert saved.settings == json.loads(json.dumps(dict(result.settings)))
+    assert saved.ledger.spent == ledger.spent and saved.ledger.budget == ledger.budget
+    assert [entry.reason for entry in saved.ledger.entries] == [entry.reason for entry in ledger.entries]
+
+
+def test_no_private_value_is_in_the_folder(tmp_path: Path, dataset: Dataset) -> None:
+    result, ledger, used = fit(dataset, CondNewton(), Linear(), private=True)
+    assert used.private is not None
+    folder = save_model(tmp_path / "model", result, SCHEMA, ledger)
+    text = "".join(path.read_text(errors="replace") for path in folder.iterdir())
+    blob = b"".join(path.read_bytes() for path in folder.iterdir())
+    for value in (*used.label.values[:50], *used.private.values[:50, 0]):
+        assert repr(float(value))[:8] not in text
+        assert np.float64(value).tobytes() not in blob
+    assert {path.name for path in folder.iterdir()} == {"model.safetensors", "model.json", "ledger.jsonl"}
+
+
+def test_a_folder_is_never_overwritten(tmp_path: Path, dataset: Dataset) -> None:
+    result, ledger, _ = fit(dataset, CondNewton(), Linear(), private=True)
+    save_model(tmp_path / "model", result, SCHEMA, ledger)
+    with pytest.raises(ModelFileError, match="exists already"):
+        save_model(tmp_path / "model", result, SCHEMA, ledger)
+
+
+def test_a_failure_leaves_nothing_behind(tmp_path: Path, dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    result, ledger, _ = fit(dataset, CondNewton(), Linear(), private=True)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("conddp.saving.os.rename", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save_model(tmp_path / "model", result, SCHEMA, ledger)
+    assert list(tmp_path.iterdir()) == []
+
+
+def _change(folder: Path, **entries: object) -> None:
+    record = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps({**record, **entries}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "model.json").unlink(), "cannot be read"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "cannot be read"),
+        (lambda folder: (folder / "model.json").write_text("{"), "not valid JSON"),
+        (lambda folder: (folder / "model.json").write_text("[]"), "not the record of a conddp model"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"x"), "does not belong"),
+        (lambda folder: _change(folder, conddp_model=2), r"format 2, newer than this conddp reads \(1\)"),
+        (lambda folder: _change(folder, head={"kind": "os.system"}), "unknown head"),
+        (lambda folder: _change(folder, schema="[label]"), "is damaged"),
+        (lambda folder: _change(folder, has_constant=False), "is damaged"),
+        (lambda folder: _change(folder, guarantee={}), "is damaged"),
+    ],
+)
+def test_a_damaged_folder_is_refused(tmp_path: Path, dataset: Dataset, damage: Any, message: str) -> None:
+    result, ledger, _ = fit(dataset, CondNewton(), Linear(), private=True)
+    folder = save_model(tmp_path / "model", result, SCHEMA, ledger)
+    damage(folder)
+    with pytest.raises(ModelFileError, match=message):
+        load_model(folder)
+
+
+def test_a_missing_folder_or_ledger_is_named(tmp_path: Path, dataset: Dataset) -> None:
+    with pytest.raises(ModelFileError, match="there is no model folder"):
+        load_model(tmp_path / "absent")
+    result, ledger, _ = fit(dataset, CondNewton(), Linear(), private=True)
+    folder = save_model(tmp_path / "model", result, SCHEMA, ledger)
+    (folder / "ledger.jsonl").unlink()
+    with pytest.raises(LedgerError, match="cannot be read"):
+        load_model(folder)
