@@ -61,7 +61,7 @@ def init_schema(
     if out.exists() and not force:
         raise SchemaError(f"'{out}' exists already. Name another file with --out, or overwrite it with --force.")
     out.write_text(draft, encoding="utf-8")
-    _print(f"{out}: fill in the bounds, and move what must be protected from public to private.", soft_wrap=True)
+    _print(f"{out}: fill in the bounds, and move what must be protected from public to private.")
 
 
 @app.command()
@@ -100,7 +100,7 @@ def fit(
     if as_json:
         _print_json({"model": str(out), "guarantee": str(saved.guarantee), "settings": dict(saved.settings)})
     else:
-        _print(f"{saved.guarantee}\n\nModel: {out}", highlight=False, soft_wrap=True)
+        _print(f"{saved.guarantee}\n\nModel: {out}")
 
 
 @app.command()
@@ -114,7 +114,7 @@ def predict(
     from conddp.files import predict_file
 
     count = predict_file(model, data, out, overwrite=force)
-    _print(f"{out}: {count:,} predictions", soft_wrap=True)
+    _print(f"{out}: {count:,} predictions")
 
 
 @ledger_app.command("show")
@@ -139,13 +139,10 @@ def show_ledger(
             }
         )
         return
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for head in ("when", "what", "epsilon", "delta", "why"):
-        table.add_column(head, justify="right" if head in ("epsilon", "delta") else "left")
+    table = _make_table("when", "what", "epsilon", "delta", "why", right=("epsilon", "delta"))
     for entry in ledger.entries:
-        table.add_row(
+        _add_row(
+            table,
             entry.time[:16].replace("T", " "),
             entry.what,
             f"{entry.cost.epsilon:g}",
@@ -167,7 +164,7 @@ def init_ledger(
 
     with _known_names():
         ledger = PrivacyLedger(PrivacyBudget(epsilon, delta), path=path)
-    _print(f"{path}: {ledger.remaining}", soft_wrap=True)
+    _print(f"{path}: {ledger.remaining}")
 
 
 @data_app.command("list")
@@ -195,13 +192,11 @@ def list_data(as_json: AsJson = False) -> None:
     if as_json:
         _print_json(entries)
         return
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for head in ("name", "records", "state", "licence", "what it is"):
-        table.add_column(head, justify="right" if head == "records" else "left", no_wrap=head == "name")
+    table = _make_table("name", "records", "state", "licence", "what it is", right=("records",))
     for each in entries:
-        table.add_row(each["name"], f"{each['records']:,}", each["state"], each["licence"], each["title"].split(";")[0])
+        _add_row(
+            table, each["name"], f"{each['records']:,}", each["state"], each["licence"], each["title"].split(";")[0]
+        )
     _print(table)
     _print("\nstate: here, a sample of it, to be had with `conddp data fetch NAME`, or to be downloaded by hand")
 
@@ -258,7 +253,7 @@ def show_data(
         shown = (
             ", ".join(map(str, value)) if isinstance(value, list) else f"{value:,}" if key[:7] == "records" else value
         )
-        _print(f"[bold]{key}[/bold]: {shown}", highlight=False)
+        _print(f"{key}: {shown}")
 
 
 @app.command()
@@ -283,9 +278,9 @@ def reproduce(
         if name == "spectra":
             table = reproduce_spectra(out)
             if not as_json:
-                _print(table, highlight=False, soft_wrap=True)
+                _print(table)
             continue
-        with _progress(name) as advance:
+        with _progress(name) as advance, _kept_if_interrupted():
             rows = reproduce_experiment(
                 name,
                 out,
@@ -323,6 +318,8 @@ def _read_schema(data: Path, path: Path | None, label: str | None, label_bounds:
         name, _, bounds = entry.rpartition("=")
         if not name:
             raise typer.BadParameter(f"--private must be NAME=LOW,HIGH, got {entry!r}.")
+        if name in protected:
+            raise typer.BadParameter(f"--private names '{name}' twice.")
         protected[name] = _read_bounds(bounds, option=f"--private {name}")
     columns = read_column_types(data)
     public = [name for name in columns if name != label and name not in protected]
@@ -346,6 +343,15 @@ def _read_bounds(text: str, *, option: str) -> tuple[float, float]:
     except ValueError:
         raise typer.BadParameter(f"{option} must be two numbers LOW,HIGH, got {text!r}.") from None
     return low, high
+
+
+@contextmanager
+def _kept_if_interrupted() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("Interrupted. What was measured is kept: the same command goes on from there.", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 @contextmanager
@@ -387,7 +393,7 @@ def _progress(title: str) -> Iterator[Any]:
         nonlocal last
         if time.monotonic() - last > 30:
             last = time.monotonic()
-            console.print(f"{title}: {done} of {total or '?'}{_show_left(left)}", highlight=False)
+            console.print(f"{title}: {done} of {total or '?'}{_show_left(left)}")
 
     yield log
 
@@ -399,9 +405,25 @@ def _show_left(seconds: float) -> str:
 
 
 def _print(what: Any, **options: Any) -> None:
+    """Print as it is: names of columns and files may look like markup."""
     from rich.console import Console
 
-    Console().print(what, **options)
+    Console().print(what, **{"markup": False, "highlight": False, "soft_wrap": isinstance(what, str), **options})
+
+
+def _make_table(*heads: str, right: tuple[str, ...] = ()) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for head in heads:
+        table.add_column(head, justify="right" if head in right else "left", no_wrap=head == "name")
+    return table
+
+
+def _add_row(table: Any, *cells: str) -> None:
+    from rich.text import Text
+
+    table.add_row(*(Text(cell) for cell in cells))
 
 
 def _print_json(what: Any) -> None:
@@ -424,6 +446,6 @@ def main() -> None:
     except CondDPError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("Interrupted. Results that were finished are kept.", file=sys.stderr)
-        sys.exit(130)
+    except OSError as error:
+        print(f"{error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
+        sys.exit(1)

@@ -240,18 +240,31 @@ def _read_arrow_schema(source: Path) -> Any:
         raise SchemaError(f"the data file '{source}' does not exist.")
     if source.is_dir():
         raise SchemaError(f"'{source}' is a folder. Give a Parquet or CSV file.")
-    found = None
+    found, names = None, []
     try:
         if source.suffix == ".parquet":
             found = pyarrow.parquet.read_schema(source)
         else:
             with pyarrow.csv.open_csv(source) as reader:
                 found = reader.schema
+        names = found.names
     except (pyarrow.ArrowInvalid, OSError, UnicodeDecodeError):
         pass  # raised below, outside: the original message quotes a line of the file
     if found is None:
         raise SchemaError(f"the data file '{source}' is empty, or not a valid {source.suffix or 'CSV'} file.")
+    if source.suffix != ".parquet" and any(_is_number(name) for name in names):
+        raise SchemaError(
+            f"the first line of '{source}' holds numbers where names of columns are expected. Add a header."
+        )
     return found
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _read_table(source: Path, names: Sequence[str]) -> Any:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import one_of
+from conddp.cache import cache_folder
 from conddp.data import Dataset, Labels, PublicFeatures
 from conddp.errors import CondDPError
 from conddp.schema import Bounds
@@ -367,4 +368,4 @@ def _folders() -> Iterator[Path]:
     if "CONDDP_DATA" in os.environ:
         yield Path(os.environ["CONDDP_DATA"])
     yield Path(__file__).resolve().parents[2] / "shared" / "data"
-    yield Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "conddp" / "data"
+    yield cache_folder() / "data"

@@ -7,7 +7,9 @@ import tarfile
 import tempfile
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
+from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from urllib.error import URLError
 
@@ -78,7 +80,7 @@ def _download(url: str, report: Report | None) -> bytes:
                     raise FetchFailed(f"{url} sends more than {LARGEST >> 20} MB, which is no data set known here.")
                 if report is not None:
                     report(received.tell(), total)
-    except (URLError, OSError, ValueError) as error:
+    except (URLError, HTTPException, OSError, ValueError) as error:
         if isinstance(error, FetchFailed):
             raise
         reason = getattr(error, "reason", None) or error
@@ -97,7 +99,7 @@ def _find_member(archive: bytes, source: Source, place: str) -> bytes:
         for path, content in _walk(archive):
             if PurePosixPath(path).name == source.member:
                 return content
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError) as error:
         raise DatasetDamaged(f"the archive at {place} cannot be read: {error}. Try again later.") from error
     raise FetchFailed(f"the archive at {place} does not hold {source.member}.")
 

@@ -10,7 +10,7 @@ from conddp.errors import SchemaError
 from conddp.estimators import ALGORITHMS, HEADS
 from conddp.ledger import PrivacyBudget, PrivacyLedger
 from conddp.noise import RandomSource
-from conddp.saving import ModelFileError, SavedModel, load_model, save_model
+from conddp.saving import SavedModel, check_folder, load_model, save_model
 from conddp.schema import Schema
 
 __all__ = ["fit_file", "predict_file"]
@@ -55,8 +55,7 @@ def fit_file(
     check_delta(delta)
     one_of(ALGORITHMS, algorithm=algorithm)
     one_of(HEADS, head=head)
-    if out.exists():
-        raise ModelFileError(f"'{out}' exists already. Models are not overwritten: name another folder.")
+    check_folder(out)
     chosen: Algorithm = ALGORITHMS[algorithm]
     budget = PrivacyBudget(epsilon, delta)
     cost = chosen.cost(budget)

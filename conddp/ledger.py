@@ -119,18 +119,14 @@ class PrivacyLedger:
         self.budget = budget
         self.neighbouring = neighbouring
         self.path = None if path is None else Path(path).resolve()
+        self.is_copy = False
         self._entries: list[LedgerEntry] = []
         self._owner: int | None = os.getpid()
         self._lock = threading.Lock()
         if self.path is not None:
-            header = {
-                "conddp_ledger": FORMAT_VERSION,
-                "budget": asdict(budget),
-                "neighbouring": neighbouring.value,
-            }
             try:
                 with self.path.open("x", encoding="utf-8") as file:
-                    _append(file, header)
+                    _append(file, self._header())
             except FileExistsError:
                 raise LedgerError(
                     f"the ledger '{self.path}' exists already. Open it with PrivacyLedger.load(path)."
@@ -145,9 +141,24 @@ class PrivacyLedger:
         ledger.path = Path(path).resolve()
         ledger._owner = os.getpid()
         ledger._lock = threading.Lock()
+        ledger.is_copy = False
         ledger._entries = []
         ledger._read()
         return ledger
+
+    def write_copy(self, path: str | Path) -> None:
+        """Write what is recorded to a file that can be read but not spent from: two ledgers would count apart."""
+        with Path(path).open("x", encoding="utf-8") as file:
+            _append(file, {**self._header(), "copy": True})
+            for entry in self._entries:
+                _append(file, asdict(entry))
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "conddp_ledger": FORMAT_VERSION,
+            "budget": asdict(self.budget),
+            "neighbouring": self.neighbouring.value,
+        }
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
@@ -181,6 +192,11 @@ class PrivacyLedger:
             )
         if self.path is not None:
             self._read()
+        if self.is_copy:
+            raise LedgerError(
+                f"'{self.path}' is the copy of a ledger that is kept with a model, and nothing may be spent on it. "
+                "Use the ledger itself."
+            )
         if math.isinf(cost.epsilon) and not math.isinf(self.budget.epsilon):
             raise BudgetExceeded(f"{what} is not private at all, and no finite budget covers it.")
         if not self.budget.covers(self.spent + cost):
@@ -213,6 +229,8 @@ class PrivacyLedger:
             text = self.path.read_text(encoding="utf-8")
         except OSError as error:
             raise LedgerError(f"the ledger '{self.path}' cannot be read: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise LedgerError(f"'{self.path}' is not a ledger: it does not hold text.") from None
         entries: list[LedgerEntry] = []
         number = 0
         try:
@@ -225,6 +243,7 @@ class PrivacyLedger:
                             f"the ledger '{self.path}' has format {version}, newer than this conddp reads "
                             f"({FORMAT_VERSION}). Install a newer conddp."
                         )
+                    self.is_copy = bool(content.get("copy", False))
                     self.budget = PrivacyBudget(**content["budget"])
                     self.neighbouring = Neighbouring(content["neighbouring"])
                 else:

@@ -4,7 +4,7 @@
 
     model.safetensors   the weights, by name
     model.json          format, head, schema, guarantee, settings, versions; the digest of the weights
-    ledger.jsonl        what was spent, as :class:`~conddp.ledger.PrivacyLedger` writes it
+    ledger.jsonl        a copy of the ledger: what had been spent; nothing may be spent on the copy
 
 Nothing in it is private: the weights have been released under the guarantee, and the rest is public. Nothing in it is
 code: loading runs no pickle.
@@ -35,7 +35,7 @@ from conddp.models import MLP, FactorizationMachine, Head, Linear, Wide
 from conddp.neighbouring import Neighbouring
 from conddp.schema import Bounds, Schema
 
-__all__ = ["ModelFileError", "SavedModel", "load_model", "save_model"]
+__all__ = ["ModelFileError", "SavedModel", "check_folder", "load_model", "save_model"]
 
 FORMAT_VERSION = 1
 WEIGHTS, RECORD, LEDGER = "model.safetensors", "model.json", "ledger.jsonl"
@@ -98,8 +98,7 @@ def save_model(folder: str | Path, result: FitResult, schema: Schema, ledger: Pr
     from safetensors.numpy import save
 
     folder = Path(folder)
-    if folder.exists():
-        raise ModelFileError(f"'{folder}' exists already. Models are not overwritten: name another folder.")
+    check_folder(folder)
     model = result.model
     weights = {name: np.ascontiguousarray(view[0]) for name, view in model.layout.views(model.parameters[None]).items()}
     blob = save(weights)
@@ -113,20 +112,28 @@ def save_model(folder: str | Path, result: FitResult, schema: Schema, ledger: Pr
         "settings": dict(result.settings),
         "versions": _list_versions(),
     }
-    folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:
         (temporary / WEIGHTS).write_bytes(blob)
         (temporary / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        copy = PrivacyLedger(ledger.budget, neighbouring=ledger.neighbouring, path=temporary / LEDGER)
-        for entry in ledger.entries:
-            copy.spend(entry)
+        ledger.write_copy(temporary / LEDGER)
         temporary.chmod(0o755)
         os.rename(temporary, folder)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     return folder
+
+
+def check_folder(folder: Path) -> None:
+    """Raise unless a model can be written to this folder; to be called before budget is spent on one."""
+    if folder.exists():
+        raise ModelFileError(f"'{folder}' exists already. Models are not overwritten: name another folder.")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        Path(tempfile.mkdtemp(dir=folder.parent)).rmdir()
+    except OSError as error:
+        raise ModelFileError(f"'{folder}' cannot be written: {error.strerror}.") from None
 
 
 def load_model(folder: str | Path) -> SavedModel:
@@ -163,7 +170,7 @@ def load_model(folder: str | Path) -> SavedModel:
         model = FittedModel(head, layout, parameters[0], has_constant, label_bounds, schema.private_bounds)
         guarantee = _make_guarantee(record["guarantee"])
         settings, versions = record["settings"], record["versions"]
-    except (KeyError, TypeError, ValueError, SafetensorError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, SafetensorError) as error:
         raise ModelFileError(f"'{folder / RECORD}' is damaged: {error}. Restore the folder.") from error
     return SavedModel(model, schema, guarantee, settings, versions, PrivacyLedger.load(folder / LEDGER))
 

@@ -85,12 +85,12 @@ def test_mistakes_are_explained_without_a_traceback(arguments: list[str], code: 
     assert "Traceback" not in done.stderr
 
 
-def test_our_errors_exit_with_one_and_interrupts_with_130(
+def test_our_errors_and_those_of_the_disk_exit_with_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for error, code, text in (
         (SchemaError("a column is missing."), 1, "SchemaError: a column is missing."),
-        (KeyboardInterrupt(), 130, "Interrupted."),
+        (PermissionError(13, "Permission denied", "/out/x.csv"), 1, "/out/x.csv: Permission denied"),
     ):
 
         def fail(raised: BaseException = error) -> None:
@@ -117,6 +117,16 @@ def test_an_experiment_writes_its_tables_figures_and_page(tmp_path: Path, monkey
     again = json.loads(runner.invoke(cli.app, [*arguments, "--json"]).stdout)
     methods = {row["method"] for row in again["linear-real"]}
     assert methods == {"DPSGD", "Cond-DP", "Weighted-LLP", "default"}
+
+
+def test_an_interrupted_experiment_says_that_results_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("conddp.experiments.reproduce.run_cells", stop)
+    result = runner.invoke(cli.app, ["reproduce", "synthetic", "--out", str(tmp_path / "out")])
+    assert result.exit_code == 130
+    assert "What was measured is kept" in result.stderr
 
 
 def test_without_data_the_command_says_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,6 +206,25 @@ def test_the_common_case_needs_no_schema_file(tmp_path: Path) -> None:
     assert saved.schema == Schema.of(label="y", label_bounds=(0, 5), public=["a", "b"], private={"c": (0, 2)})
 
 
+def test_names_that_look_like_markup_are_printed_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "odd.csv"
+    path.write_text("[red]a,[/b],y\n" + "".join(f"{i},{i % 7},{i % 5}\n" for i in range(50)))
+    result = runner.invoke(
+        cli.app, ["fit", str(path), "--label", "y", "--label-bounds", "0,5", "--out", str(tmp_path / "[bold]")]
+    )
+    assert result.exit_code == 0, result.output
+    assert "'[red]a', '[/b]'" in result.stdout and "[bold]" in result.stdout
+    assert "CondNewton" in runner.invoke(cli.app, ["ledger", "show", str(tmp_path / "[bold]")]).stdout
+
+
+def test_no_budget_is_spent_where_the_model_cannot_be_written(table: Path, schema: Path, tmp_path: Path) -> None:
+    ledger = tmp_path / "l.jsonl"
+    PrivacyLedger(PrivacyBudget(2.0, 1e-5), path=ledger)
+    arguments = ["fit", str(table), "--schema", str(schema), "--ledger", str(ledger), "--out", f"{table}/m"]
+    assert runner.invoke(cli.app, arguments).exit_code == 1
+    assert PrivacyLedger.load(ledger).spent == PrivacyBudget(0.0, 0.0)
+
+
 def test_the_draft_of_a_schema_does_not_depend_on_values(tmp_path: Path) -> None:
     texts = []
     for number, value in enumerate((1.5, 1e9)):
@@ -259,6 +288,20 @@ BAD_FITS: list[tuple[str, list[str], int, str]] = [
         2,
         "NAME=LOW,HIGH, got 'town'",
     ),
+    ("no header", ["fit", "{nohead}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "Add a header"),
+    ("no header", ["schema", "init", "{nohead}", "--out", "{dir}/s"], 1, "Add a header"),
+    (
+        "private twice",
+        [
+            *("fit", "{table}", "--label", "price", "--label-bounds", "0,9", "--out", "{dir}/m"),
+            *("--private", "age=0,1", "--private", "age=0,9"),
+        ],
+        2,
+        "names 'age' twice",
+    ),
+    ("out in a file", ["fit", "{table}", "--schema", "{schema}", "--out", "{table}/m"], 1, "cannot be written"),
+    ("schema nowhere", ["schema", "init", "{table}", "--out", "{table}/s"], 1, "Not a directory"),
+    ("ledger of bytes", ["ledger", "show", "{bytes}"], 1, "does not hold text"),
     ("algorithm", ["fit", "{table}", "--schema", "{schema}", "--algorithm", "ols", "--out", "{dir}/m"], 2, "'ols'"),
     ("head", ["fit", "{table}", "--schema", "{schema}", "--head", "tree", "--out", "{dir}/m"], 2, "'tree'"),
     ("exists", ["fit", "{table}", "--schema", "{schema}", "--out", "{dir}"], 1, "exists already"),
@@ -302,6 +345,7 @@ def test_bad_input_is_explained_and_shows_no_private_value(
         "other": ("other.csv", "a,b\n1,77.123\n"),
         "gap": ("gap.csv", "rooms,age,income,price\n1,2,77.123,4\n2,3,,5\n"),
         "mixed": ("mixed.csv", "rooms,age,income,price\n1,2,77.123,4\n2,3,much,5\n"),
+        "nohead": ("nohead.csv", "1,2,77.123,4\n2,3,5,5\n"),
         "twice": ("twice.csv", "rooms,rooms,age,income,price\n1,1,2,77.123,4\n"),
     }
     places = {"dir": str(tmp_path), "table": str(table), "schema": str(schema), "ledger": str(tmp_path / "l.jsonl")}
@@ -309,6 +353,8 @@ def test_bad_input_is_explained_and_shows_no_private_value(
         (tmp_path / file).write_text(content)
         places[key] = str(tmp_path / file)
     PrivacyLedger(PrivacyBudget(0.5, 1e-6), path=places["ledger"])
+    places["bytes"] = str(tmp_path / "bytes.jsonl")
+    Path(places["bytes"]).write_bytes(b"\xff\xfe\x00")
     monkeypatch.setattr(sys, "argv", ["conddp", *(argument.format(**places) for argument in arguments)])
     with pytest.raises(SystemExit) as stopped:
         cli.main()

@@ -17,6 +17,7 @@ from conddp.algorithms import DPSGD, Auto, CondDP, NonPrivate, RROnBins, SwitchC
 from conddp.cache import ContentCache
 from conddp.conditioning import Spectrum
 from conddp.data import Dataset, Labels, PublicFeatures
+from conddp.datasets import DATASETS
 from conddp.experiments import tuning
 from conddp.experiments.catalogue import EXPERIMENTS, make_quick
 from conddp.experiments.claims import state_claims
@@ -269,6 +270,24 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: py
     }
 
 
+def test_fresh_results_take_the_place_of_old_ones(tmp_path: Path) -> None:
+    cache = ContentCache(tmp_path / "r.jsonl")
+    cell = next(cell for cell in make_tiny().cells() if cell.method.name == "default")
+    cache.put(cell.key, Result((9.99,), 1.0, 1.0, {}, "", 0.0).to_json())
+    assert run_cells([cell], cache, num_workers=1)[cell].errors == (9.99,)
+    fresh = run_cells([cell], cache, num_workers=1, fresh=True)[cell].errors
+    assert fresh != (9.99,)
+    assert run_cells([cell], cache, num_workers=1)[cell].errors == fresh
+
+
+def test_a_key_depends_on_how_the_data_are_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    load_or_skip("wine")
+    cell = replace(next(make_tiny().cells()), data="wine")
+    before = cell.key
+    monkeypatch.setitem(DATASETS, "wine", replace(DATASETS["wine"], paper_columns="standardized"))
+    assert cell.key != before
+
+
 def test_worker_processes_come_to_the_same_results(tmp_path: Path) -> None:
     cells = [cell for cell in make_tiny().cells() if cell.epsilon == 4.0]
     alone = run_cells(cells, ContentCache(tmp_path / "one.jsonl"), num_workers=1)
@@ -387,10 +406,12 @@ def test_claims_name_the_cells_in_which_they_fail() -> None:
         make_row("energy", "Cond-DP", 1.0, 1.05, 1.09, 1.0),
         make_row("energy", "default", 1.0, math.nan, math.nan, 1.06),
     ]
-    agreement, order, default, *_ = state_claims("linear-real", rows)
+    agreement, order, default, *rest = state_claims("linear-real", rows)
     assert "in 1 of 2 cells; not: energy at 1 (1.090 against 1.050)" in agreement
     assert "in 1 of 2 comparisons; not: energy at 1 against DPSGD (1.09 against 1.01)" in order
     assert "in 1 of 2 cells with epsilon at most 2; not: energy at 1" in default
+    assert not rest  # nothing is said of what was not measured
+    assert "ca_housing" not in agreement
 
 
 def test_tables_show_all_three_lines_and_leave_gaps() -> None:

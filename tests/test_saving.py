@@ -117,6 +117,7 @@ def _change(folder: Path, **entries: object) -> None:
         (lambda folder: _change(folder, schema="[label]"), "is damaged"),
         (lambda folder: _change(folder, has_constant=False), "is damaged"),
         (lambda folder: _change(folder, guarantee={}), "is damaged"),
+        (lambda folder: _change(folder, guarantee=[]), "is damaged"),
     ],
 )
 def test_a_damaged_folder_is_refused(tmp_path: Path, dataset: Dataset, damage: Any, message: str) -> None:
@@ -125,6 +126,23 @@ def test_a_damaged_folder_is_refused(tmp_path: Path, dataset: Dataset, damage: A
     damage(folder)
     with pytest.raises(ModelFileError, match=message):
         load_model(folder)
+
+
+def test_nothing_can_be_spent_on_the_copy_of_the_ledger(tmp_path: Path, dataset: Dataset) -> None:
+    result, ledger, used = fit(dataset, CondNewton(), Linear(), private=True)
+    folder = save_model(tmp_path / "model", result, SCHEMA, ledger)
+    copy = PrivacyLedger.load(folder / "ledger.jsonl")
+    assert copy.remaining == ledger.remaining  # it can be read
+    with pytest.raises(LedgerError, match="copy of a ledger"):
+        CondNewton().fit(used, PrivacyBudget(1.0, 1e-6), ledger=copy)
+    assert PrivacyLedger.load(folder / "ledger.jsonl").spent == ledger.spent
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, dataset: Dataset) -> None:
+    result, ledger, _ = fit(dataset, CondNewton(), Linear(), private=True)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ModelFileError, match="cannot be written"):
+        save_model(tmp_path / "file" / "model", result, SCHEMA, ledger)
 
 
 def test_a_missing_folder_or_ledger_is_named(tmp_path: Path, dataset: Dataset) -> None:

@@ -34,6 +34,7 @@ def _claim_linear(rows: Sequence[Row]) -> Iterator[str]:
         and row.data in LINEAR_SETS
         and row.epsilon <= 2
         and (row.data, row.epsilon) in default
+        and not math.isnan(default[row.data, row.epsilon].untuned.ratio + row.paper.ratio)
     ]
     if pairs:
         behind = [_name(ours) for ours, printed in pairs if ours.untuned.ratio > printed.paper.ratio]
@@ -44,7 +45,7 @@ def _claim_linear(rows: Sequence[Row]) -> Iterator[str]:
     boston = [
         row for row in rows if row.data == "boston_housing" and row.method == "Cond-DP" and row.epsilon < math.inf
     ]
-    if boston:
+    if any(row.tuned.ratio > row.paper.ratio + np.nan_to_num(row.paper.ratio_std) for row in boston):
         ours = ", ".join(f"{row.tuned.ratio:.2f}" for row in boston)
         printed = ", ".join(f"{row.paper.ratio:.3f}" for row in boston)
         budgets = ", ".join(show_epsilon(row.epsilon) for row in boston)
@@ -53,14 +54,23 @@ def _claim_linear(rows: Sequence[Row]) -> Iterator[str]:
             f"tuned Cond-DP under the same accounting comes to {ours}. With 404 training records the noise of any "
             "Gaussian release swamps all but a few directions at the smaller budgets."
         )
-    yield _compare_scaling(rows)
+    if any(row.method == "DPSGD, columns scaled" and row.epsilon == 1.0 for row in rows):
+        yield _compare_scaling(rows)
 
 
 def _claim_mlp(rows: Sequence[Row]) -> Iterator[str]:
     for data in dict.fromkeys(row.data for row in rows):
         yield _compare_with_print(rows, "Switch-Cond-DP", (data,))
+        yield _compare_mse(rows, "Switch-Cond-DP", data)
         yield _compare_order(rows, "Switch-Cond-DP", ("DPSGD", "RR-on-Bins"), (data,))
         yield _compare_default(rows, data, "Switch-Cond-DP")
+        chosen = [row for row in rows if row.data == data and row.method == "Switch-Cond-DP"]
+        if any(row.tuned.mse > row.paper.mse + np.nan_to_num(row.paper.std) for row in chosen):
+            yield (
+                f"{data}: why printed numbers were not reached is not known. The paper does not say how it scales the "
+                "columns of this set or how it starts the weights; our search has fewer trials, and since it stops "
+                "them early it favours learning rates that are high for 1000 epochs."
+            )
 
 
 def _claim_synthetic(rows: Sequence[Row]) -> Iterator[str]:
@@ -88,6 +98,7 @@ def _compare_with_print(rows: Sequence[Row], method: str, sets: Sequence[str]) -
         for row in rows
         if row.method == method and row.data in sets and not math.isnan(row.paper.ratio + row.tuned.ratio)
     ]
+    sets = list(dict.fromkeys(row.data for row in cells))
     above = [
         f"{_name(row)} ({row.tuned.ratio:.3f} against {row.paper.ratio:.3f})"
         for row in cells
@@ -98,6 +109,16 @@ def _compare_with_print(rows: Sequence[Row], method: str, sets: Sequence[str]) -
         f"printed ratio plus one printed standard deviation in {len(cells) - len(above)} of {len(cells)} cells"
         f"{_list(above)}."
     )
+
+
+def _compare_mse(rows: Sequence[Row], method: str, data: str) -> str:
+    """Our tuned errors themselves beside the printed ones; the split and the scaling may differ."""
+    parts = [
+        f"{row.tuned.mse:.4g} against {row.paper.mse:.4g} at epsilon {show_epsilon(row.epsilon)}"
+        for row in rows
+        if row.method == method and row.data == data and not math.isnan(row.tuned.mse + row.paper.mse)
+    ]
+    return f"{data}: test MSE of our tuned {method} against the printed one: {', '.join(parts)}."
 
 
 def _compare_order(rows: Sequence[Row], method: str, others: Sequence[str], sets: Sequence[str]) -> str:
@@ -119,7 +140,8 @@ def _compare_order(rows: Sequence[Row], method: str, others: Sequence[str], sets
                 broken.append(f"{_name(row)} against {other} ({ours:.4g} against {theirs:.4g})")
     return (
         f"Where the paper has {method} ahead of {' or '.join(others)} on {', '.join(sets)}, ours is ahead too in "
-        f"{total - len(broken)} of {total} comparisons{_list(broken)}."
+        f"{total - len(broken)} of {total} comparisons{_list(broken)}. (RR-on-Bins runs as published under REPLACE, "
+        "without tuning.)"
     )
 
 
@@ -141,14 +163,14 @@ def _compare_scaling(rows: Sequence[Row]) -> str:
     """How much of the gap between DPSGD and Cond-DP is a matter of column scaling."""
     by_cell = {(row.data, row.method, row.epsilon): row for row in rows}
     parts = []
-    for data in LINEAR_SETS:
+    for data in dict.fromkeys(row.data for row in rows):
         cells = [by_cell.get((data, each, 1.0)) for each in ("DPSGD", "DPSGD, columns scaled", "Cond-DP")]
         if all(cells):
             shown = " / ".join(f"{cell.tuned.ratio:.3f}" for cell in cells if cell)
             parts.append(f"{data} {shown}")
     return (
-        "Part of the gap between DPSGD and Cond-DP is the scaling of columns, to which Cond-DP with plain gradient "
-        "steps does not react at all. Tuned ratios at epsilon 1, DPSGD / DPSGD with columns scaled / Cond-DP: "
+        "How much of the gap between DPSGD and Cond-DP is the scaling of columns, to which Cond-DP with plain gradient "
+        "steps does not react at all: tuned ratios at epsilon 1 of DPSGD / DPSGD with columns scaled / Cond-DP are "
         f"{'; '.join(parts)}."
     )
 

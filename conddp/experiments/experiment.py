@@ -15,7 +15,7 @@ import numpy as np
 import conddp
 from conddp.algorithms.algorithm import Algorithm
 from conddp.algorithms.descent import Descent
-from conddp.datasets import DatasetNotFound, locate_dataset
+from conddp.datasets import DATASETS, DatasetNotFound, locate_dataset
 from conddp.errors import NotCalibrated
 from conddp.experiments.problem import DELTA, Problem
 from conddp.experiments.search import Search
@@ -108,6 +108,7 @@ class Cell:
             "method": method.name,
             "epsilon": str(self.epsilon),
             "declaration": hashlib.sha256(declaration.encode()).hexdigest(),
+            "source": hashlib.sha256(repr(DATASETS.get(self.data)).encode()).hexdigest(),
             **({"code": _digest_code()} if self.accounting == "ours" else {}),
         }
 
@@ -229,8 +230,8 @@ class Experiment:
         The columns.
     num_seeds : int
         Runs of each cell.
-    reference : str
-        The method whose cell without privacy ratios are taken to; least squares if empty.
+    reference : {"least squares", "lowest cell"}
+        What ratios are taken to: least squares, or the lowest of the cells without privacy.
     """
 
     name: str
@@ -242,7 +243,7 @@ class Experiment:
     methods: tuple[Method, ...]
     epsilons: tuple[float, ...] = EPSILONS
     num_seeds: int = 5
-    reference: str = ""
+    reference: Literal["least squares", "lowest cell"] = "least squares"
 
     def cells(self) -> Iterator[Cell]:
         """All cells of the sets that are at hand."""

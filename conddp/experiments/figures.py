@@ -78,9 +78,12 @@ def draw_rows(rows: Sequence[Row], title: str) -> "Figure":
         panel.grid(alpha=0.25)
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
+    untuned = [row.method for row in rows if math.isnan(row.tuned.mse) and not math.isnan(row.untuned.mse)]
+    listed = ", ".join(dict.fromkeys(untuned))
+    note = f"Solid: ours, tuned as the paper did; {listed}: nothing tuned, REPLACE. Dashed: the paper."
     figure.suptitle(
-        f"{title}. Dashed: the paper's numbers. Errors above {HIGHEST:g} times that of the mean are off the chart.",
-        fontsize="medium",
+        f"{title}. {note}\nErrors above {HIGHEST:g} times that of the mean are off the chart.",
+        fontsize="small",
         x=0.01,
         ha="left",
     )

@@ -7,9 +7,10 @@ from datetime import date
 from pathlib import Path
 
 from conddp.cache import ContentCache, cache_folder
+from conddp.datasets import DATASETS
 from conddp.errors import CondDPError
 from conddp.experiments.catalogue import EXPERIMENTS, make_quick
-from conddp.experiments.experiment import Experiment
+from conddp.experiments.experiment import Experiment, is_sample
 from conddp.experiments.figures import draw_rows, draw_spectra, render_svg
 from conddp.experiments.page import Section, render_html, render_page_markdown
 from conddp.experiments.rows import Row, make_rows, read_rows, write_rows
@@ -64,17 +65,19 @@ def reproduce_experiment(
             f"no data set of '{name}' is on this machine. Get one with `conddp data fetch NAME`: "
             f"{', '.join(experiment.sets)}."
         )
-    path = cache_folder() / RESULTS
-    if fresh:
-        path = path.with_name(f"experiments-{os.getpid()}-{time.time_ns()}.jsonl")
     started = time.monotonic()
-    results = run_cells(experiment.cells(), ContentCache(path), num_workers=num_workers, report=report)
+    cache = ContentCache(cache_folder() / RESULTS)
+    results = run_cells(experiment.cells(), cache, num_workers=num_workers, fresh=fresh, report=report)
     rows = make_rows(experiment, results)
     work = sum(result.seconds for result in results.values())
     command = f"`conddp reproduce {name}{' --quick' if quick else ''}`"
     header = [command, f"on {date.today().isoformat()}", f"{work / 60:.1f} core-minutes"]
+    header += [
+        f"{data} is a sample of {DATASETS[data].num_records} records"
+        for data in experiment.sets_at_hand()
+        if is_sample(data)
+    ]
     if fresh:
-        path.unlink(missing_ok=True)
         header.append(f"{(time.monotonic() - started) / 60:.1f} minutes on {num_workers or os.cpu_count()} cores")
     out.mkdir(parents=True, exist_ok=True)
     write_rows(out / f"{name}.csv", rows, header=header)

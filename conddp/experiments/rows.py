@@ -42,10 +42,10 @@ class Row:
     epsilon : float
         What was measured.
     paper : Measure
-        As printed; the optimum is the paper's own cell without privacy.
+        As printed; the optimum is the lowest of the paper's own cells without privacy.
     tuned : Measure
         Ours under ZERO_OUT, tuned on the test loss, with the paper's preparation of the data; the optimum is least
-        squares, or for MLP models our own cell without privacy.
+        squares, or for MLP models the lowest of our own cells without privacy.
     untuned : Measure
         Ours under REPLACE with nothing tuned; the optimum is least squares with intercept, or for MLP models as above.
     optimum, constant : float
@@ -92,8 +92,9 @@ def _make_row(
     printed = get_printed(experiment.table, data, method, epsilon)
     if tuned is None and untuned is None and printed is None:
         return None
-    best = get_printed(experiment.table, data, experiment.reference or "Cond-DP", math.inf)
-    paper = Measure.of(printed.mse, printed.std, best.mse) if printed and best else Measure()
+    without = [get_printed(experiment.table, data, method.name, math.inf) for method in experiment.methods]
+    lowest = min((cell.mse for cell in without if cell), default=math.nan)
+    paper = Measure.of(printed.mse, printed.std, lowest) if printed else Measure()
     ours = {}
     for accounting, result in (("paper", tuned), ("ours", untuned)):
         unit = _reference(experiment, found, data, accounting)
@@ -123,9 +124,9 @@ def _reference(
     accounting: str,
 ) -> float:
     """What ours is divided by."""
-    if experiment.reference:
-        best = found.get((data, experiment.reference, "paper", math.inf))
-        return best.mse if best else math.nan
+    if experiment.reference == "lowest cell":
+        without = [each.mse for key, each in found.items() if key[0] == data and key[2:] == ("paper", math.inf)]
+        return min(without, default=math.nan)
     optima = [result.optimum for key, result in found.items() if key[0] == data and key[2] == accounting]
     return optima[0] if optima else math.nan
 

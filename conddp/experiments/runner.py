@@ -21,7 +21,12 @@ ProgressReport = Callable[[int, int, float], None]  # cells done, cells in all, 
 
 
 def run_cells(
-    cells: Iterable[Cell], cache: ContentCache, *, num_workers: int | None = None, report: ProgressReport | None = None
+    cells: Iterable[Cell],
+    cache: ContentCache,
+    *,
+    num_workers: int | None = None,
+    fresh: bool = False,
+    report: ProgressReport | None = None,
 ) -> dict[Cell, Result]:
     """Results of all cells, from the cache or computed.
 
@@ -36,20 +41,23 @@ def run_cells(
         Where results are kept.
     num_workers : int, optional
         Processes; as many as there are cores if None. With 1 all is done in this process.
+    fresh : bool
+        Compute what is in the cache too; the new results take its place.
     report : callable, optional
         Called with the number of cells done, of all cells, and the seconds that are left.
     """
     cells = list(dict.fromkeys(cells))
     results: dict[Cell, Result] = {}
+    keys = {cell: cell.key for cell in cells}  # now: files may come and go while this runs
     for cell in cells:
-        stored = cache.get(cell.key)
+        stored = None if fresh else cache.get(keys[cell])
         if stored is not None:
             results[cell] = Result.from_json(stored)
     missing = sorted((cell for cell in cells if cell not in results), key=lambda cell: -cell.work)
     clock = _Clock(sum(cell.work for cell in missing))
 
     def finish(cell: Cell, result: Result) -> None:
-        cache.put(cell.key, result.to_json())
+        cache.put(keys[cell], result.to_json())
         results[cell] = result
         if report is not None:
             report(len(results), len(cells), clock.left(cell.work))
