@@ -55,7 +55,7 @@ def test_every_row_of_the_paper_map_names_what_exists(row: list[str]) -> None:
 
 
 def test_files_and_tests_named_in_the_documents_exist() -> None:
-    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
         text = page.read_text()
         for link in re.findall(r"\]\(([^)#]+)\)", text):
             if not link.startswith("http"):
@@ -74,6 +74,16 @@ def test_every_algorithm_and_head_is_in_the_readme() -> None:
         assert f"`{type(each).__name__}`" in text
     for name in ALGORITHMS:
         assert f'"{name}"' in text
+
+
+def test_the_page_on_reproduction_is_made_from_the_stored_results(tmp_path: Path) -> None:
+    from conddp.experiments.reproduce import write_page
+
+    stored = ROOT / "docs" / "reproduction"
+    for path in (*stored.glob("*.csv"), *stored.glob("*.svg"), stored / "spectra.md"):
+        (tmp_path / path.name).write_text(path.read_text())
+    markdown, _ = write_page(tmp_path)
+    assert markdown.read_text() == (stored / "index.md").read_text()
 
 
 def test_the_changelog_has_a_privacy_heading() -> None:

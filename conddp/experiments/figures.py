@@ -80,7 +80,9 @@ def draw_rows(rows: Sequence[Row], title: str) -> "Figure":
             handles.setdefault(label, handle)
     untuned = [row.method for row in rows if math.isnan(row.tuned.mse) and not math.isnan(row.untuned.mse)]
     listed = ", ".join(dict.fromkeys(untuned))
-    note = f"Solid: ours, tuned as the paper did; {listed}: nothing tuned, REPLACE. Dashed: the paper."
+    note = f"Ours, tuned as the paper did; {listed}: nothing tuned, REPLACE."
+    if not all(math.isnan(row.paper.mse) for row in rows):
+        note += " Dashed: the paper."
     figure.suptitle(
         f"{title}. {note}\nErrors above {HIGHEST:g} times that of the mean are off the chart.",
         fontsize="small",

@@ -70,12 +70,13 @@ def render_page_markdown(sections: Sequence[Section], spectra: str) -> str:
     for section in sections:
         parts.append(f"## {section.experiment.title}")
         parts.append(f"Made by {'; '.join(section.header)}.")
-        parts.extend(f"- {claim}" for claim in (*section.remarks, *state_claims(section.experiment.name, section.rows)))
+        claims = (*section.remarks, *state_claims(section.experiment.name, section.rows))
+        parts.append("\n".join(f"- {claim}" for claim in claims))
         parts.append(f"![Test MSE against epsilon]({section.figure})")
         parts.append(render_markdown(section.rows).strip())
     if spectra:
         parts += ["## Spectra", "![Singular values](spectra.svg)", spectra.strip()]
-    return "\n\n".join(parts).replace("\n\n- ", "\n- ").replace(".\n- ", ".\n\n- ", 1) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def render_html(sections: Sequence[Section], figures: Mapping[str, str], spectra: str = "") -> str:
