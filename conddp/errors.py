@@ -8,7 +8,11 @@
     │   ├── BudgetExceeded      (ValueError)  the ledger has not enough left
     │   ├── PrivateDataLeak     (TypeError)   private data were given where only public data may go
     │   └── NotCalibrated       (ValueError)  no noise multiplier can give the requested guarantee
-    └── LedgerError             (ValueError)  the ledger file is damaged, or from a newer version
+    ├── LedgerError             (ValueError)  the ledger file is damaged, or from a newer version
+    ├── saving.ModelFileError   (ValueError)  a saved model is damaged, from a newer version, or in the way
+    ├── datasets.DatasetNotFound (FileNotFoundError), datasets.DatasetDamaged (ValueError)
+    ├── fetching.FetchFailed    (OSError)
+    └── experiments: NothingAtHand (FileNotFoundError), FiguresNeedMatplotlib (ImportError)
 
 Messages name columns and settings, never a label, a private cell, a row number or a count that depends on them.
 """
