@@ -20,10 +20,10 @@ label; delta is 1e-6. Below it is the ratio to a non-private optimum. There are 
 
 **Ours, as the paper**: ZERO_OUT accounting (a record against nothing). Learning rate, clip norm, initial scale and
 switching epoch are tuned on the test loss for every cell, which no user could do in private. No intercept and columns
-as they are, as far as the paper's set-up could be recovered; for MLP models it could not, and columns are standardized
-(supercond, wave) or all divided by one number (toms_hardware). Runs of one cell differ in noise and initial weights;
-with Poisson samples they share the samples. Ratio to least squares on the same columns, or for MLP
-models to the lowest of our own cells without privacy.
+as they are, as far as the paper's set-up could be recovered; for MLP models it could not, and without conditioning
+columns are standardized (supercond, wave) or divided by their root mean square (toms_hardware). Runs of one cell
+differ in noise and initial weights; with Poisson samples they share the samples. Ratio to least squares on the same
+columns, or for MLP models to the lowest of our own cells without privacy.
 
 **Ours, REPLACE, nothing tuned**: the default settings of this package under the stronger relation, with declared
 label bounds and an intercept. Ratio to least squares with intercept, or for MLP models as above.
