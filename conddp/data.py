@@ -254,7 +254,8 @@ def _read_arrow_schema(source: Path) -> Any:
         raise SchemaError(f"the data file '{source}' is empty, or not a valid {source.suffix or 'CSV'} file.")
     if source.suffix != ".parquet" and any(_is_number(name) for name in names):
         raise SchemaError(
-            f"the first line of '{source}' holds numbers where names of columns are expected. Add a header."
+            f"the first line of '{source}' holds numbers where names of columns are expected. Add a header; a column "
+            "whose name is a number must be renamed, because the name could be a private value."
         )
     return found
 

@@ -77,9 +77,8 @@ class Source:
         Names, for a file without a header line.
     paper_scaling : (origin, unit) or None
         What the paper seems to have taken from the label and divided it by; None is its least value and its range.
-    paper_columns : {"as they are", "standardized", "one scale"}
-        What the paper may have done to the features; "one scale" divides all of them by one number. The paper does
-        not say: for MLP models, what gave the lowest errors in a few short runs.
+    paper_columns : {"as they are", "standardized"}
+        What the paper may have done to the features. It does not say.
     note : str
         What a user must know.
     """
@@ -99,7 +98,7 @@ class Source:
     delimiter: str = ","
     columns: tuple[str, ...] = ()
     paper_scaling: tuple[float, float] | None = (0.0, 1.0)
-    paper_columns: Literal["as they are", "standardized", "one scale"] = "as they are"
+    paper_columns: Literal["as they are", "standardized"] = "as they are"
     note: str = ""
 
 
@@ -182,7 +181,6 @@ DATASETS = {
         num_records=28179,
         columns=tuple(f"{measure}_{week}" for measure in _BUZZ_MEASURES for week in range(8)) + ("displays",),
         paper_scaling=(0.0, 10_000.0),
-        paper_columns="one scale",
     ),
     "wave": Source(
         "Large-scale wave energy farm, Perth, 49 converters; Neshat et al. 2023, UCI, doi 10.24432/C5GG7Q",
@@ -270,8 +268,8 @@ def prepare_dataset(name: str, preparation: Literal["paper", "ours"]) -> Dataset
         return make_synthetic(power=float(name.removeprefix("synthetic") or 1.0))
     dataset, source = load_dataset(name), get_source(name)
     public, label, scaling = dataset.public, dataset.label.values, source.paper_scaling
-    if preparation == "paper":
-        public = PublicFeatures(_scale_columns(public.values, source.paper_columns), public.names)
+    if preparation == "paper" and source.paper_columns == "standardized":
+        public = PublicFeatures(_standardize(public.values), public.names)
     low, high = float(label.min()), float(label.max())
     origin, unit = scaling or (low, high - low)
     bounds = dataset.label.bounds if preparation == "ours" else Bounds(low, high)
@@ -279,12 +277,10 @@ def prepare_dataset(name: str, preparation: Literal["paper", "ours"]) -> Dataset
     return Dataset(public, None, Labels((label - origin) / unit, scaled, dataset.label.name))
 
 
-def _scale_columns(columns: NDArray[Any], how: str) -> NDArray[Any]:
-    """Features as the paper may have had them; see :class:`Source`."""
-    if how == "standardized":
-        spread = columns.std(axis=0)
-        return np.asarray((columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
-    return columns / np.sqrt(np.mean(columns**2)) if how == "one scale" else columns
+def _standardize(columns: NDArray[Any]) -> NDArray[Any]:
+    """Columns of mean zero and unit variance; a constant one becomes zero."""
+    spread = columns.std(axis=0)
+    return np.asarray((columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
 
 
 def locate_dataset(name: str) -> tuple[Path, bool]:

@@ -72,7 +72,7 @@ def _download(url: str, report: Report | None) -> bytes:
     received = io.BytesIO()
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "conddp"})
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310  (the address is ours or typed)
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
             total = int(answer.headers.get("Content-Length") or 0)
             while chunk := answer.read(CHUNK):
                 received.write(chunk)

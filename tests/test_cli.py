@@ -129,6 +129,19 @@ def test_an_interrupted_experiment_says_that_results_are_kept(monkeypatch: pytes
     assert "What was measured is kept" in result.stderr
 
 
+def test_missing_matplotlib_is_noticed_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("measured first")
+
+    monkeypatch.setattr("conddp.experiments.figures.find_spec", lambda name: None)
+    monkeypatch.setattr("conddp.experiments.reproduce.run_cells", refuse)
+    result = runner.invoke(cli.app, ["reproduce", "synthetic", "--out", str(tmp_path / "out")])
+    assert "conddp[reproduce]" in str(result.exception)
+    assert not (tmp_path / "out").exists()
+
+
 def test_without_data_the_command_says_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("conddp.datasets._folders", lambda: iter([tmp_path]))
     result = runner.invoke(cli.app, ["reproduce", "mlp-real", "--out", str(tmp_path / "out")])

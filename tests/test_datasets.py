@@ -55,13 +55,6 @@ def test_the_paper_scales_the_label_of_energy_to_its_range() -> None:
     assert ours.label.bounds.high == pytest.approx((1100 - 10) / 1070)  # the declared range
 
 
-def test_all_columns_of_toms_hardware_share_one_scale_in_the_papers_preparation() -> None:
-    raw = load_or_skip("toms_hardware").public.values
-    paper = prepare_dataset("toms_hardware", "paper").public.values
-    assert np.mean(paper**2) == pytest.approx(1.0)
-    assert paper * np.sqrt(np.mean(raw**2)) == pytest.approx(raw)
-
-
 def test_supercond_is_standardized_in_the_papers_preparation_only() -> None:
     load_or_skip("supercond")
     paper = prepare_dataset("supercond", "paper").public.values

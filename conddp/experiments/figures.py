@@ -3,6 +3,7 @@
 import io
 import math
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_rows", "draw_spectra", "render_svg"]
+__all__ = ["draw_rows", "draw_spectra", "render_svg", "require_matplotlib"]
 
 # Okabe and Ito's colours, which can be told apart by everyone; the marker says it again.
 STYLES = {
@@ -35,12 +36,16 @@ class FiguresNeedMatplotlib(CondDPError, ImportError):  # noqa: N818  (reads as 
     """Matplotlib is an extra."""
 
 
+def require_matplotlib() -> None:
+    """Raise unless figures can be drawn; to be called before hours of work, not after them."""
+    if find_spec("matplotlib") is None:
+        raise FiguresNeedMatplotlib("figures need matplotlib, which comes with the extra conddp[reproduce].")
+
+
 def _subplots(number: int, *, columns: int) -> "tuple[Figure, list[Axes]]":
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise FiguresNeedMatplotlib("figures need matplotlib. Run: pip install 'conddp[reproduce]'") from error
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     columns = min(columns, number)
     height = -(-number // columns)
     figure = Figure(figsize=(5.4 * columns, 4.2 * height + 0.8), layout="constrained")
