@@ -21,12 +21,11 @@ from conddp.datasets import DATASETS
 from conddp.experiments import tuning
 from conddp.experiments.catalogue import EXPERIMENTS, make_quick
 from conddp.experiments.claims import state_claims
-from conddp.experiments.experiment import Cell, Experiment, Method, Result
+from conddp.experiments.experiment import Cell, Experiment, Method, Result, measure_cells
 from conddp.experiments.page import Section, render_html, render_page_markdown
 from conddp.experiments.paper import get_printed
 from conddp.experiments.problem import Problem
 from conddp.experiments.rows import Measure, Row, make_rows, read_rows, write_rows
-from conddp.experiments.runner import run_cells
 from conddp.experiments.search import Search, Trial
 from conddp.experiments.spectra import summarize_design
 from conddp.experiments.tables import make_lines, render_markdown
@@ -252,7 +251,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(Cell, "compute", stop_at_third)
     with pytest.raises(KeyboardInterrupt):
-        run_cells(cells, cache, num_workers=1)
+        measure_cells(cells, cache, num_workers=1)
 
     def count(cell: Cell) -> Result:
         computed.append(cell)
@@ -260,10 +259,10 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(Cell, "compute", count)
     reports: list[tuple[int, int, float]] = []
-    results = run_cells(cells, cache, num_workers=1, report=lambda *args: reports.append(args))
+    results = measure_cells(cells, cache, num_workers=1, report=lambda *args: reports.append(args))
     assert sorted(map(str, computed)) == sorted(map(str, cells))  # each of them once
     assert reports[0][:2] == (3, len(cells)) and reports[-1] == (len(cells), len(cells), 0.0)
-    again = run_cells(cells, cache, num_workers=1)
+    again = measure_cells(cells, cache, num_workers=1)
     assert len(computed) == len(cells)
     assert {cell: result.errors for cell, result in again.items()} == {
         cell: result.errors for cell, result in results.items()
@@ -274,10 +273,10 @@ def test_fresh_results_take_the_place_of_old_ones(tmp_path: Path) -> None:
     cache = ContentCache(tmp_path / "r.jsonl")
     cell = next(cell for cell in make_tiny().cells() if cell.method.name == "default")
     cache.put(cell.key, Result((9.99,), 1.0, 1.0, {}, "", 0.0).to_json())
-    assert run_cells([cell], cache, num_workers=1)[cell].errors == (9.99,)
-    fresh = run_cells([cell], cache, num_workers=1, fresh=True)[cell].errors
+    assert measure_cells([cell], cache, num_workers=1)[cell].errors == (9.99,)
+    fresh = measure_cells([cell], cache, num_workers=1, fresh=True)[cell].errors
     assert fresh != (9.99,)
-    assert run_cells([cell], cache, num_workers=1)[cell].errors == fresh
+    assert measure_cells([cell], cache, num_workers=1)[cell].errors == fresh
 
 
 def test_a_key_depends_on_how_the_data_are_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,8 +289,8 @@ def test_a_key_depends_on_how_the_data_are_prepared(monkeypatch: pytest.MonkeyPa
 
 def test_worker_processes_come_to_the_same_results(tmp_path: Path) -> None:
     cells = [cell for cell in make_tiny().cells() if cell.epsilon == 4.0]
-    alone = run_cells(cells, ContentCache(tmp_path / "one.jsonl"), num_workers=1)
-    together = run_cells(cells, ContentCache(tmp_path / "two.jsonl"), num_workers=2)
+    alone = measure_cells(cells, ContentCache(tmp_path / "one.jsonl"), num_workers=1)
+    together = measure_cells(cells, ContentCache(tmp_path / "two.jsonl"), num_workers=2)
     for cell in cells:
         assert together[cell].errors == pytest.approx(alone[cell].errors, rel=1e-4)
 
@@ -303,11 +302,11 @@ import time
 from pathlib import Path
 from conddp.cache import ContentCache
 from conddp.experiments.experiment import Cell
-from conddp.experiments.runner import run_cells
+from conddp.experiments.experiment import measure_cells
 from tests.test_experiments import SlowCell, make_tiny
 if __name__ == "__main__":
     cells = [SlowCell(**vars(cell)) for cell in make_tiny().cells()][:2]
-    run_cells(cells, ContentCache(Path({str(tmp_path / "r.jsonl")!r})), num_workers=2)
+    measure_cells(cells, ContentCache(Path({str(tmp_path / "r.jsonl")!r})), num_workers=2)
 """
     (tmp_path / "program.py").write_text(program)
     root = Path(__file__).parents[1]
@@ -344,14 +343,14 @@ class SlowCell(Cell):
 
 def test_a_method_that_does_not_apply_leaves_a_note(tmp_path: Path) -> None:
     cells = [cell for cell in make_tiny().cells() if cell.method.name == "Weighted-LLP" and cell.epsilon == 0.25]
-    (result,) = run_cells(cells, ContentCache(tmp_path / "r.jsonl"), num_workers=1).values()
+    (result,) = measure_cells(cells, ContentCache(tmp_path / "r.jsonl"), num_workers=1).values()
     assert result.errors == () and math.isnan(result.mse)
     assert result.note.startswith("WeightedLLP needs bags")
 
 
 def test_rows_survive_the_disk_and_have_the_right_ratios(tmp_path: Path) -> None:
     experiment = make_tiny()
-    results = run_cells(experiment.cells(), ContentCache(tmp_path / "r.jsonl"), num_workers=1)
+    results = measure_cells(experiment.cells(), ContentCache(tmp_path / "r.jsonl"), num_workers=1)
     rows = make_rows(experiment, results)
     write_rows(tmp_path / "rows.csv", rows, header=["made by a test", "today"])
     header, read = read_rows(tmp_path / "rows.csv")

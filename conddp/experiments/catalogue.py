@@ -41,7 +41,7 @@ def _linear_methods(rungs: tuple[tuple[float, int], ...], finalists: int) -> tup
 
 
 def _mlp_methods(rungs: tuple[tuple[float, int], ...], finalists: int, num_trials: int) -> tuple[Method, ...]:
-    ranges = {"learning_rate": (1e-4, 3e-3), "clip_residual": (3e-3, 0.3), "initial_scale": (0.02, 0.3)}
+    ranges = {"learning_rate": (1e-4, 2e-3), "clip_residual": (3e-3, 0.3), "initial_scale": (0.02, 0.3)}
     plain = Search.at_random(ranges, num_trials, rungs=rungs, finalists=finalists)
     switching = Search.at_random(
         {**ranges, "switch": [0.005, 0.02, 0.1, 0.3]}, num_trials, rungs=rungs, finalists=finalists
@@ -83,7 +83,7 @@ MLP_REAL = Experiment(
     ("supercond", "toms_hardware", "wave"),
     MLP(hidden=(16, 8), embedding=16),
     Schedule(1000, batch_size=100),
-    _mlp_methods(((1 / 8, 10), (1 / 2, 1)), finalists=1, num_trials=32),
+    _mlp_methods(((1 / 4, 8), (1 / 2, 3)), finalists=3, num_trials=24),
     reference="lowest cell",
 )
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 import conddp
 from conddp.algorithms.algorithm import Algorithm
 from conddp.algorithms.descent import Descent
+from conddp.cache import ContentCache
 from conddp.datasets import DATASETS, DatasetNotFound, locate_dataset
 from conddp.errors import NotCalibrated
 from conddp.experiments.problem import DELTA, Problem
@@ -23,8 +24,19 @@ from conddp.experiments.tuning import Schedule, tune
 from conddp.ledger import PrivacyBudget
 from conddp.models import Head
 from conddp.noise import RandomSource
+from conddp.runner import Store, run_cells
 
-__all__ = ["EPSILONS", "Accounting", "Cell", "Experiment", "Method", "Result", "is_at_hand", "is_sample"]
+__all__ = [
+    "EPSILONS",
+    "Accounting",
+    "Cell",
+    "Experiment",
+    "Method",
+    "Result",
+    "is_at_hand",
+    "is_sample",
+    "measure_cells",
+]
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, math.inf)
 VERSION = 1  # raise it when a tuned cell with the same declaration would give other numbers
@@ -261,6 +273,12 @@ class Experiment:
 
     def _cell(self, data: str, method: Method, accounting: Accounting, epsilon: float) -> Cell:
         return Cell(data, method, accounting, epsilon, method.head or self.head, self.schedule, self.num_seeds)
+
+
+def measure_cells(cells: Iterable[Cell], cache: ContentCache, **options: Any) -> dict[Cell, Result]:
+    """Results of cells, from the cache or computed; for ``options`` see :func:`~conddp.runner.run_cells`."""
+    store: Store[Cell, Result] = Store(cache, lambda cell: cell.key, Result.to_json, Result.from_json)
+    return run_cells(cells, Cell.compute, store=store, **options)
 
 
 @cache

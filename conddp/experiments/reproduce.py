@@ -10,13 +10,13 @@ from conddp.cache import ContentCache, cache_folder
 from conddp.datasets import DATASETS
 from conddp.errors import CondDPError
 from conddp.experiments.catalogue import EXPERIMENTS, make_quick
-from conddp.experiments.experiment import Experiment, is_sample
+from conddp.experiments.experiment import Experiment, is_sample, measure_cells
 from conddp.experiments.figures import draw_rows, draw_spectra, render_svg, require_matplotlib
 from conddp.experiments.page import Section, render_html, render_page_markdown
 from conddp.experiments.rows import Row, make_rows, read_rows, write_rows
-from conddp.experiments.runner import ProgressReport, run_cells
 from conddp.experiments.spectra import list_spectra, render_spectra_markdown, write_spectra
 from conddp.experiments.tables import render_markdown
+from conddp.runner import ProgressReport
 
 __all__ = ["NAMES", "NothingAtHand", "reproduce_experiment", "reproduce_spectra", "write_page"]
 
@@ -57,7 +57,7 @@ def reproduce_experiment(
     fresh : bool
         Measure anew what has been measured before.
     report : callable, optional
-        See :func:`~conddp.experiments.runner.run_cells`.
+        See :func:`~conddp.runner.run_cells`.
     """
     require_matplotlib()
     experiment = make_quick(EXPERIMENTS[name]) if quick else EXPERIMENTS[name]
@@ -68,7 +68,7 @@ def reproduce_experiment(
         )
     started = time.monotonic()
     cache = ContentCache(cache_folder() / RESULTS)
-    results = run_cells(experiment.cells(), cache, num_workers=num_workers, fresh=fresh, report=report)
+    results = measure_cells(experiment.cells(), cache, num_workers=num_workers, fresh=fresh, report=report)
     rows = make_rows(experiment, results)
     work = sum(result.seconds for result in results.values())
     command = f"`conddp reproduce {name}{' --quick' if quick else ''}`"

@@ -1,4 +1,4 @@
-"""All cells of an experiment on all cores, with results kept so that an interrupted run goes on where it was."""
+"""Many independent measurements on all cores, with results kept so that an interrupted run goes on where it was."""
 
 import math
 import os
@@ -6,58 +6,95 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from multiprocessing import get_context
+from typing import Any, Generic, Protocol, TypeVar
 
 from threadpoolctl import threadpool_limits
 
 from conddp.cache import ContentCache
-from conddp.experiments.experiment import Cell, Result
 
-__all__ = ["ProgressReport", "run_cells"]
+__all__ = ["ProgressReport", "Store", "run_cells"]
 
 ProgressReport = Callable[[int, int, float], None]  # cells done, cells in all, seconds left
 
 
+class Work(Hashable, Protocol):
+    """A cell: everything that one result depends on."""
+
+    @property
+    def work(self) -> float:
+        """Rough size of the work, in any unit, for planning and for the time that is left."""
+
+
+CellT = TypeVar("CellT", bound=Work)
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True)
+class Store(Generic[CellT, ResultT]):
+    """Where results are kept, and how.
+
+    Parameters
+    ----------
+    cache : ContentCache
+        The file.
+    key : callable
+        What the result of a cell depends on, short enough to be a line in a file.
+    encode, decode : callable
+        A result to what JSON can hold, and back.
+    """
+
+    cache: ContentCache
+    key: Callable[[CellT], Mapping[str, Any]]
+    encode: Callable[[ResultT], Any]
+    decode: Callable[[Any], ResultT]
+
+
 def run_cells(
-    cells: Iterable[Cell],
-    cache: ContentCache,
+    cells: Iterable[CellT],
+    compute: Callable[[CellT], ResultT],
     *,
+    store: Store[CellT, ResultT] | None = None,
     num_workers: int | None = None,
     fresh: bool = False,
     report: ProgressReport | None = None,
-) -> dict[Cell, Result]:
-    """Results of all cells, from the cache or computed.
+) -> dict[CellT, ResultT]:
+    """Results of all cells, from the store or computed.
 
     Every worker process has one BLAS thread: on kernels of this size a second one gains little, and cores are better
     used by another cell. The largest cells start first. A result is kept as soon as it is there.
 
     Parameters
     ----------
-    cells : iterable of Cell
+    cells : iterable
         What to measure.
-    cache : ContentCache
-        Where results are kept.
+    compute : callable
+        Takes a cell to its result. Workers get it once, with all that it holds.
+    store : Store, optional
+        Where results are kept; nowhere if None.
     num_workers : int, optional
         Processes; as many as there are cores if None. With 1 all is done in this process.
     fresh : bool
-        Compute what is in the cache too; the new results take its place.
+        Compute what is in the store too; the new results take its place.
     report : callable, optional
         Called with the number of cells done, of all cells, and the seconds that are left.
     """
     cells = list(dict.fromkeys(cells))
-    results: dict[Cell, Result] = {}
-    keys = {cell: cell.key for cell in cells}  # now: files may come and go while this runs
+    results: dict[CellT, ResultT] = {}
+    keys = {cell: store.key(cell) for cell in cells} if store else {}  # now: files may come and go while this runs
     for cell in cells:
-        stored = None if fresh else cache.get(keys[cell])
-        if stored is not None:
-            results[cell] = Result.from_json(stored)
+        stored = store.cache.get(keys[cell]) if store and not fresh else None
+        if store and stored is not None:
+            results[cell] = store.decode(stored)
     missing = sorted((cell for cell in cells if cell not in results), key=lambda cell: -cell.work)
     clock = _Clock(sum(cell.work for cell in missing))
 
-    def finish(cell: Cell, result: Result) -> None:
-        cache.put(keys[cell], result.to_json())
+    def finish(cell: CellT, result: ResultT) -> None:
+        if store:
+            store.cache.put(keys[cell], store.encode(result))
         results[cell] = result
         if report is not None:
             report(len(results), len(cells), clock.left(cell.work))
@@ -67,10 +104,10 @@ def run_cells(
     num_workers = min(num_workers or _count_cores(), max(len(missing), 1))
     if num_workers == 1:
         for cell in missing:
-            finish(cell, _compute(cell))
+            finish(cell, compute(cell))
         return results
     pool = ProcessPoolExecutor(
-        num_workers, mp_context=get_context("spawn"), initializer=_start_worker, initargs=(os.getpid(),)
+        num_workers, mp_context=get_context("spawn"), initializer=_start_worker, initargs=(os.getpid(), compute)
     )
     try:
         waiting = {pool.submit(_compute, cell): cell for cell in missing}
@@ -96,12 +133,17 @@ class _Clock:
         return (time.monotonic() - self.started) * (self.work - self.done) / self.done if self.done else math.nan
 
 
-def _compute(cell: Cell) -> Result:
-    return cell.compute()
+_compute_in_worker: Callable[[Any], Any]  # set where a worker process starts
 
 
-def _start_worker(parent: int) -> None:
+def _compute(cell: Any) -> Any:
+    return _compute_in_worker(cell)
+
+
+def _start_worker(parent: int, compute: Callable[[Any], Any]) -> None:
     """One BLAS thread, Ctrl-C is dealt with by the parent, and no life without it."""
+    global _compute_in_worker
+    _compute_in_worker = compute
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threadpool_limits(1)
     threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
