@@ -5,13 +5,14 @@ the principal directions, in whether it is linear, in how heavy the tails of the
 labels' variance is signal.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from conddp.data import Dataset, Labels, PublicFeatures
+from conddp.data import Dataset, Labels, PrivateFeatures, PublicFeatures
 from conddp.directions import Directions
 from conddp.expansion import Expansion
 from conddp.schema import Bounds
@@ -70,7 +71,7 @@ class Simulation:
     Parameters
     ----------
     dataset : Dataset
-        Public features and labels between 0 and 1.
+        Public features, made-up private ones if there are any, and labels between 0 and 1.
     signal : array of shape (n,)
         What the label of each record would be without its residual.
     residual_variance : float
@@ -87,9 +88,14 @@ class Simulation:
 
 
 def simulate(
-    public_features: PublicFeatures, family: Family, rng: np.random.Generator, *, constant: bool = True
+    public_features: PublicFeatures,
+    family: Family,
+    rng: np.random.Generator,
+    *,
+    constant: bool = True,
+    private: Mapping[str, Bounds] | None = None,
 ) -> Simulation:
-    """Public features with made-up labels between 0 and 1.
+    """Public features with made-up labels between 0 and 1, and with made-up private columns where bounds are given.
 
     Privacy
         Reads public columns only: no cost.
@@ -104,12 +110,20 @@ def simulate(
         For signal and residuals.
     constant : bool
         Whether the model will have an intercept.
+    private : mapping, optional
+        Declared ranges of private columns, by name. Each is drawn around a random place of its range, with a random
+        spread, and carries as much of the signal as one direction of the public columns.
     """
     directions = Directions.of(public_features, constant=constant)
     n = len(directions.rows)
     slopes = slice(int(constant), None)
     deviations = directions.variances[slopes] ** (family.exponent / 2)
     signal = _standardize(directions.rows[:, slopes] @ (deviations * rng.normal(size=len(deviations))))
+    made_up = _draw_private(private, n, rng) if private else None
+    if made_up is not None:
+        columns = np.column_stack([_standardize(column) for column in made_up.values.T])
+        part = _standardize(columns @ rng.normal(size=columns.shape[1]))
+        signal = _standardize(np.sqrt(len(deviations)) * signal + np.sqrt(columns.shape[1]) * part)
     if family.nonlinear:
         seed = int(rng.integers(2**32))
         hidden = Expansion.of(public_features, 8, seed=seed).transform(public_features).values[:, -8:]
@@ -132,7 +146,15 @@ def simulate(
     signal = np.clip(middle + family.spread * signal, 0.0, 1.0)
     residual *= family.spread
     label = Labels(np.clip(signal + residual, 0.0, 1.0), Bounds(0.0, 1.0))
-    return Simulation(Dataset(public_features, None, label), signal, float(residual.var()))
+    return Simulation(Dataset(public_features, made_up, label), signal, float(residual.var()))
+
+
+def _draw_private(private: Mapping[str, Bounds], n: int, rng: np.random.Generator) -> PrivateFeatures:
+    columns = []
+    for each in private.values():
+        middle, spread = rng.uniform(0.25, 0.75), rng.uniform(0.1, 0.3)
+        columns.append(each.clamp(each.low + each.width * (middle + spread * rng.normal(size=n))))
+    return PrivateFeatures(np.column_stack(columns), tuple(private.values()), tuple(private))
 
 
 def _standardize(values: NDArray[np.float64]) -> NDArray[np.float64]:

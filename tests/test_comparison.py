@@ -1,0 +1,148 @@
+"""Algorithms on simulated labels, and plans."""
+
+import json
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from conddp.comparison import CANDIDATES, Comparison, compare_algorithms
+from conddp.data import PublicFeatures
+from conddp.design import Design
+from conddp.errors import PrivacyError
+from conddp.neighbouring import Neighbouring
+from conddp.planning import Plan, make_plan
+from conddp.schema import Bounds, Schema
+from conddp.simulation import FAMILIES, simulate
+
+SCHEMA = Schema.of(label="y", label_bounds=(0, 10), public=["a", "b", "c"])
+
+
+@pytest.fixture(scope="module")
+def public() -> PublicFeatures:
+    return PublicFeatures(np.random.default_rng(3).normal(size=(600, 3)), ("a", "b", "c"))
+
+
+@pytest.fixture(scope="module")
+def comparison(public: PublicFeatures) -> Comparison:
+    return compare_algorithms(public, epsilons=(4.0, 0.25))
+
+
+def test_every_algorithm_has_an_error_at_every_budget(comparison: Comparison) -> None:
+    assert comparison.epsilons == (0.25, 4.0)
+    assert set(comparison.errors) | set(comparison.skipped) == set(CANDIDATES)
+    for name, errors in comparison.errors.items():
+        assert len(errors) == 2 and all(len(each) == len(FAMILIES) for each in errors), name
+        assert all(math.isfinite(error) and error > 0 for each in errors for error in each)
+    assert comparison.mean("auto")[1] < comparison.mean("auto")[0]  # more budget, less error
+    assert comparison.mean("auto")[1] < 1.1 < comparison.mean_constant
+
+
+def test_least_squares_is_the_unit(public: PublicFeatures) -> None:
+    comparison = compare_algorithms(public, algorithms=["non-private"], epsilons=[1.0])
+    assert comparison.errors["non-private"] == ((1.0,) * len(FAMILIES),)
+    simulated = simulate(public, FAMILIES[0], np.random.default_rng((0, 0)))
+    A = np.column_stack([public.values, np.ones(600)])
+    label = simulated.dataset.label.values
+    fitted = A @ np.linalg.lstsq(A, label, rcond=None)[0]
+    ratio = simulated.compute_error(np.full(600, label.mean())) / simulated.compute_error(np.clip(fitted, 0, 1))
+    assert comparison.constant[0] == pytest.approx(ratio)
+
+
+def test_workers_change_nothing(public: PublicFeatures, comparison: Comparison) -> None:
+    assert compare_algorithms(public, epsilons=(4.0, 0.25), num_workers=2) == comparison
+
+
+def test_what_cannot_be_used_is_named_with_the_reason(public: PublicFeatures) -> None:
+    comparison = compare_algorithms(
+        public, private={"age": Bounds(0, 100)}, algorithms=["auto", "dpsgd", "rr-on-bins"], epsilons=[1.0]
+    )
+    assert set(comparison.errors) == {"auto", "dpsgd"}
+    assert "'age'" in comparison.skipped["rr-on-bins"]
+    assert comparison.num_private == 1
+    with pytest.raises(PrivacyError, match="no algorithm of"):
+        compare_algorithms(public, private={"age": Bounds(0, 100)}, algorithms=["rr-on-bins"])
+
+
+def test_made_up_private_columns_stay_in_their_ranges_and_carry_signal(public: PublicFeatures) -> None:
+    bounds = {"age": Bounds(0, 100), "debt": Bounds(-5, 5)}
+    simulated = simulate(public, FAMILIES[3], np.random.default_rng(0), private=bounds)
+    made_up = simulated.dataset.private
+    assert made_up is not None and made_up.names == ("age", "debt")
+    for column, each in zip(made_up.values.T, bounds.values(), strict=True):
+        assert each.low <= column.min() < column.max() <= each.high
+    A = np.column_stack([made_up.values, np.ones(600)])
+    fitted = A @ np.linalg.lstsq(A, simulated.signal, rcond=None)[0]
+    assert 0.1 < fitted.var() / simulated.signal.var() < 0.9
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epsilons": [0.0]}, "epsilon"),
+        ({"algorithms": ["magic"]}, "algorithm"),
+        ({"head": "magic"}, "head"),
+        ({"delta": 1.0}, "delta"),
+        ({"num_draws": 0}, "num_draws"),
+    ],
+)
+def test_bad_settings_are_named(public: PublicFeatures, options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        compare_algorithms(public, **options)  # type: ignore[arg-type]
+
+
+def test_a_comparison_and_a_plan_come_back_from_json(comparison: Comparison, public: PublicFeatures) -> None:
+    assert Comparison.from_json(json.loads(json.dumps(comparison.to_json()))) == comparison
+    plan = Plan(SCHEMA, 4.0, Design.of(public), comparison)
+    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+
+
+def make_comparison(errors: dict[str, tuple[float, ...]], constant: float = 3.0) -> Comparison:
+    return Comparison(
+        600,
+        3,
+        0,
+        "linear",
+        1e-6,
+        Neighbouring.REPLACE,
+        (0.5, 1.0, 4.0),
+        {name: tuple((error, error) for error in values) for name, values in errors.items()},
+        (constant, constant),
+        {},
+    )
+
+
+def advise(public: PublicFeatures, epsilon: float, errors: dict[str, tuple[float, ...]]) -> Plan:
+    return Plan(SCHEMA, epsilon, Design.of(public), make_comparison(errors))
+
+
+def test_the_default_is_recommended_unless_another_is_clearly_better(public: PublicFeatures) -> None:
+    close = advise(public, 1.0, {"auto": (1.3, 1.201, 1.1), "cond-dp": (1.4, 1.19, 1.1)})
+    assert close.algorithm == "auto"
+    assert "1.201 times that of least squares" in close.recommendation
+    assert "'cond-dp' does as well, with 1.190 times" in close.recommendation
+    assert "at none of these budgets" in close.recommendation
+    clear = advise(public, 1.0, {"auto": (1.3, 1.2, 1.1), "cond-dp": (1.4, 1.1, 1.04)})
+    assert clear.algorithm == "cond-dp"
+    assert "algorithm 'cond-dp'" in clear.recommendation
+    assert "from epsilon 4 on" in clear.recommendation
+
+
+def test_a_hopeless_budget_and_a_generous_one_are_called_so(public: PublicFeatures) -> None:
+    assert "no better than the mean" in advise(public, 0.5, {"auto": (2.95, 1.2, 1.0)}).recommendation
+    generous = advise(public, 4.0, {"auto": (1.04, 1.01, 1.0)}).recommendation
+    assert "Epsilon 0.5 would already be within 5% of least squares" in generous
+
+
+def test_a_plan_has_the_budget_that_was_asked_for(public: PublicFeatures) -> None:
+    plan = make_plan(public, SCHEMA, epsilon=0.7, algorithms=["auto", "mean"])
+    assert 0.7 in plan.comparison.epsilons
+    assert "At epsilon 0.7" in plan.recommendation
+    noise = plan.expect_noise()
+    assert [line[0] for line in noise] == list(plan.comparison.epsilons)
+    assert all(
+        0 < later < earlier
+        for first, second in pairwise(noise)
+        for earlier, later in zip(first[1:], second[1:], strict=True)
+    )
