@@ -1,7 +1,7 @@
 """A trained model in the user's own features and units."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -9,12 +9,15 @@ from numpy.typing import NDArray
 
 from conddp.conditioning import ConditioningMatrix
 from conddp.data import PrivateFeatures, PublicFeatures
+from conddp.diagnostics import Diagnostics
 from conddp.guarantee import Guarantee
 from conddp.models import Head, Layout, Linear
 from conddp.preprocessing import private_unit, restore_label, scale_private
 from conddp.schema import Bounds
 
 __all__ = ["FitResult", "FittedModel", "move_parameters"]
+
+NUM_COMPARED = 1000  # public rows on which predictions of iterates are compared
 
 
 def move_parameters(
@@ -80,6 +83,23 @@ class FittedModel:
         predictions = self.head.predict(weights, X, scaled)[0]
         return restore_label(predictions, self.label_bounds, center=self.has_constant)
 
+    def measure_distances(
+        self, iterates: Sequence[NDArray[np.float64]], public_features: PublicFeatures
+    ) -> tuple[float, ...]:
+        """Root mean square distance of the predictions of iterates, by their parameters, from those of this model.
+
+        Privacy
+            Predicts for the first 1000 public rows, with private columns at the middle of their ranges: no cost.
+        """
+        rows = PublicFeatures(public_features.values[:NUM_COMPARED], public_features.names)
+        private = None
+        if self.private_bounds:
+            middle = [[bounds.midpoint for bounds in self.private_bounds]] * len(rows.values)
+            private = PrivateFeatures(np.array(middle), self.private_bounds)
+        final = self.predict(rows, private)
+        predictions = (replace(self, parameters=each).predict(rows, private) for each in iterates)
+        return tuple(float(np.sqrt(np.mean((each - final) ** 2))) for each in predictions)
+
     def compute_linear_coefficients(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
         """Coefficients of public and of private columns, and the intercept, in the user's units; linear heads only."""
         if not isinstance(self.head, Linear):
@@ -96,6 +116,23 @@ class FittedModel:
         intercept = self.label_bounds.midpoint + float(public[-1]) - float(private @ midpoints)
         return public[:-1], private, intercept
 
+    def compute_linear_deviations(self, covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Standard deviations of the coefficients of public and private columns and of the intercept.
+
+        Parameters
+        ----------
+        covariance : array of shape (P, P)
+            Of the parameters.
+        """
+
+        def compute(parameters: NDArray[np.float64]) -> NDArray[np.float64]:
+            public, private, intercept = replace(self, parameters=parameters).compute_linear_coefficients()
+            return np.concatenate([public, private, [intercept]])
+
+        origin = compute(np.zeros_like(self.parameters))
+        slopes = np.column_stack([compute(unit) - origin for unit in np.eye(len(self.parameters))])
+        return np.asarray(np.sqrt(np.maximum(((slopes @ covariance) * slopes).sum(axis=1), 0.0)))
+
 
 @dataclass(frozen=True)
 class FitResult:
@@ -109,8 +146,11 @@ class FitResult:
         What it promises.
     settings : mapping
         Every choice that was made, by name; all of them public.
+    diagnostics : Diagnostics
+        The course of the fit, and the uncertainty of its coefficients.
     """
 
     model: FittedModel
     guarantee: Guarantee
     settings: Mapping[str, Any]
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)

@@ -343,8 +343,10 @@ class NewtonRun:
         Of the whitened directions.
     belief : Belief
         Of the coefficients, after all steps.
-    windows, scales : tuple of float
-        Of each step: the window, and the standard deviation that residuals were believed to have.
+    windows : tuple of float
+        Of each step after the opening.
+    scales : tuple of float
+        Standard deviation that residuals were believed to have after each release.
     """
 
     coefficients: Vector
@@ -448,7 +450,7 @@ def run_newton(
         elif number > 1:
             spread.update(answer.mean_square, answer.mean_square_deviation)
             windows.append(window)
-            scales.append(scale)
+        scales.append(spread.standard_deviation)
         slopes = (coefficients - start)[1 if directions.has_constant else 0 :]
         # The mean over n records is itself a sample: its coefficients scatter by the residual variance over n.
         noise = track.noise + spread.mean_square / n

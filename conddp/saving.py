@@ -3,7 +3,8 @@
 ::
 
     model.safetensors   the weights, by name
-    model.json          format, head, schema, guarantee, settings, versions; the digest of the weights
+    model.json          format, head, schema, guarantee, settings, facts about public columns, the course of the fit,
+                        versions; the digest of the weights
     ledger.jsonl        a copy of the ledger: what had been spent; nothing may be spent on the copy
 
 Nothing in it is private: the weights have been released under the guarantee, and the rest is public. Nothing in it is
@@ -27,6 +28,8 @@ from numpy.typing import NDArray
 
 from conddp.accounting import GaussianEvent
 from conddp.data import PrivateFeatures, PublicFeatures
+from conddp.design import Design
+from conddp.diagnostics import Diagnostics
 from conddp.errors import CondDPError
 from conddp.fitted import FitResult, FittedModel
 from conddp.guarantee import Guarantee
@@ -60,6 +63,10 @@ class SavedModel:
         What it promises.
     settings : mapping
         Every choice that was made.
+    diagnostics : Diagnostics
+        The course of the fit, and the uncertainty of its coefficients.
+    design : Design
+        Facts about the public columns that it was trained on.
     versions : mapping
         Of the software that trained it.
     ledger : PrivacyLedger
@@ -70,6 +77,8 @@ class SavedModel:
     schema: Schema
     guarantee: Guarantee
     settings: Mapping[str, Any]
+    diagnostics: Diagnostics
+    design: Design
     versions: Mapping[str, str]
     ledger: PrivacyLedger
 
@@ -78,7 +87,7 @@ class SavedModel:
         return self.model.predict(public, private)
 
 
-def save_model(folder: str | Path, result: FitResult, schema: Schema, ledger: PrivacyLedger) -> Path:
+def save_model(folder: str | Path, result: FitResult, schema: Schema, ledger: PrivacyLedger, design: Design) -> Path:
     """Write a model to a folder that does not exist yet, whole or not at all.
 
     Privacy
@@ -94,6 +103,8 @@ def save_model(folder: str | Path, result: FitResult, schema: Schema, ledger: Pr
         Of the table.
     ledger : PrivacyLedger
         That paid for it; its entries are copied.
+    design : Design
+        Of the public columns.
     """
     from safetensors.numpy import save
 
@@ -110,6 +121,8 @@ def save_model(folder: str | Path, result: FitResult, schema: Schema, ledger: Pr
         "schema": schema.to_toml(),
         "guarantee": _describe_guarantee(result.guarantee),
         "settings": dict(result.settings),
+        "diagnostics": result.diagnostics.to_json(),
+        "design": design.to_json(),
         "versions": _list_versions(),
     }
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
@@ -170,9 +183,11 @@ def load_model(folder: str | Path) -> SavedModel:
         model = FittedModel(head, layout, parameters[0], has_constant, label_bounds, schema.private_bounds)
         guarantee = _make_guarantee(record["guarantee"])
         settings, versions = record["settings"], record["versions"]
+        diagnostics, design = Diagnostics.from_json(record["diagnostics"]), Design.from_json(record["design"])
     except (AttributeError, KeyError, TypeError, ValueError, SafetensorError) as error:
         raise ModelFileError(f"'{folder / RECORD}' is damaged: {error}. Restore the folder.") from error
-    return SavedModel(model, schema, guarantee, settings, versions, PrivacyLedger.load(folder / LEDGER))
+    ledger = PrivacyLedger.load(folder / LEDGER)
+    return SavedModel(model, schema, guarantee, settings, diagnostics, design, versions, ledger)
 
 
 def _read_record(path: Path) -> dict[str, Any]:

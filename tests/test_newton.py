@@ -148,4 +148,4 @@ def test_a_watcher_sees_every_release_and_may_end_the_run(rng: np.random.Generat
 
     run = run_newton(directions, np.zeros(50), (-0.5, 0.5), np.zeros(3), mu=1.0, generator=rng, watch=watch)
     assert seen == [1, 2, 3, 4, 5]
-    assert len(run.windows) == len(run.scales) == 3
+    assert (len(run.windows), len(run.scales)) == (3, 5)

@@ -10,6 +10,7 @@ import pytest
 from conddp.algorithms import CondDP, CondNewton, RROnBins
 from conddp.algorithms.algorithm import Algorithm
 from conddp.data import Dataset, Labels, PrivateFeatures, PublicFeatures
+from conddp.design import Design
 from conddp.errors import LedgerError
 from conddp.ledger import PrivacyBudget, PrivacyLedger
 from conddp.models import MLP, FactorizationMachine, Head, Linear, Wide
@@ -18,6 +19,7 @@ from conddp.saving import ModelFileError, load_model, save_model
 from conddp.schema import Bounds, Schema
 
 SCHEMA = Schema.of(label="price", label_bounds=(-5, 5), public=["a", "b"], private={"c": (0, 1)})
+DESIGN = Design.of(PublicFeatures(np.random.default_rng(0).normal(size=(300, 2)), ("a", "b")))
 PUBLIC_ONLY = Schema.of(label="price", label_bounds=(-5, 5), public=["a", "b"])
 
 
@@ -56,7 +58,7 @@ def test_a_model_comes_back_as_it_was(
 ) -> None:
     result, ledger, used = fit(dataset, algorithm, head, private=private)
     schema = SCHEMA if private else PUBLIC_ONLY
-    folder = save_model(tmp_path / "deep" / "model", result, schema, ledger)
+    folder = save_model(tmp_path / "deep" / "model", result, schema, ledger, DESIGN)
     saved = load_model(folder)
     assert saved.predict(used.public, used.private).tolist() == result.model.predict(used.public, used.private).tolist()
     assert saved.model.head == head
@@ -71,7 +73,7 @@ def test_a_model_comes_back_as_it_was(
 def test_no_private_value_is_in_the_folder(tmp_path: Path, dataset: Dataset) -> None:
     result, ledger, used = fit(dataset, CondNewton(), Linear(), private=True)
     assert used.private is not None
-    folder = save_model(tmp_path / "model", result, SCHEMA, ledger)
+    folder = save_model(tmp_path / "model", result, SCHEMA, ledger, DESIGN)
     text = "".join(path.read_text(errors="replace") for path in folder.iterdir())
     blob = b"".join(path.read_bytes() for path in folder.iterdir())
     for value in (*used.label.values[:50], *used.private.values[:50, 0]):
@@ -82,9 +84,9 @@ def test_no_private_value_is_in_the_folder(tmp_path: Path, dataset: Dataset) -> 
 
 def test_a_folder_is_never_overwritten(tmp_path: Path, dataset: Dataset) -> None:
     result, ledger, _ = fit(dataset, CondNewton(), Linear(), private=True)
-    save_model(tmp_path / "model", result, SCHEMA, ledger)
+    save_model(tmp_path / "model", result, SCHEMA, ledger, DESIGN)
     with pytest.raises(ModelFileError, match="exists already"):
-        save_model(tmp_path / "model", result, SCHEMA, ledger)
+        save_model(tmp_path / "model", result, SCHEMA, ledger, DESIGN)
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path: Path, dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +97,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, dataset: Dataset, monke
 
     monkeypatch.setattr("conddp.saving.os.rename", fail)
     with pytest.raises(OSError, match="disk full"):
-        save_model(tmp_path / "model", result, SCHEMA, ledger)
+        save_model(tmp_path / "model", result, SCHEMA, ledger, DESIGN)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -122,7 +124,7 @@ def _change(folder: Path, **entries: object) -> None:
 )
 def test_a_damaged_folder_is_refused(tmp_path: Path, dataset: Dataset, damage: Any, message: str) -> None:
     result, ledger, _ = fit(dataset, CondNewton(), Linear(), private=True)
-    folder = save_model(tmp_path / "model", result, SCHEMA, ledger)
+    folder = save_model(tmp_path / "model", result, SCHEMA, ledger, DESIGN)
     damage(folder)
     with pytest.raises(ModelFileError, match=message):
         load_model(folder)
@@ -130,7 +132,7 @@ def test_a_damaged_folder_is_refused(tmp_path: Path, dataset: Dataset, damage: A
 
 def test_nothing_can_be_spent_on_the_copy_of_the_ledger(tmp_path: Path, dataset: Dataset) -> None:
     result, ledger, used = fit(dataset, CondNewton(), Linear(), private=True)
-    folder = save_model(tmp_path / "model", result, SCHEMA, ledger)
+    folder = save_model(tmp_path / "model", result, SCHEMA, ledger, DESIGN)
     copy = PrivacyLedger.load(folder / "ledger.jsonl")
     assert copy.remaining == ledger.remaining  # it can be read
     with pytest.raises(LedgerError, match="copy of a ledger"):
@@ -142,14 +144,14 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, dataset: Datase
     result, ledger, _ = fit(dataset, CondNewton(), Linear(), private=True)
     (tmp_path / "file").write_text("")
     with pytest.raises(ModelFileError, match="cannot be written"):
-        save_model(tmp_path / "file" / "model", result, SCHEMA, ledger)
+        save_model(tmp_path / "file" / "model", result, SCHEMA, ledger, DESIGN)
 
 
 def test_a_missing_folder_or_ledger_is_named(tmp_path: Path, dataset: Dataset) -> None:
     with pytest.raises(ModelFileError, match="there is no model folder"):
         load_model(tmp_path / "absent")
     result, ledger, _ = fit(dataset, CondNewton(), Linear(), private=True)
-    folder = save_model(tmp_path / "model", result, SCHEMA, ledger)
+    folder = save_model(tmp_path / "model", result, SCHEMA, ledger, DESIGN)
     (folder / "ledger.jsonl").unlink()
     with pytest.raises(LedgerError, match="cannot be read"):
         load_model(folder)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from conddp.accounting import GaussianEvent
 from conddp.data import Dataset
+from conddp.diagnostics import Diagnostics
 from conddp.errors import PrivacyError
 from conddp.fitted import FitResult, FittedModel
 from conddp.guarantee import Guarantee
@@ -56,6 +57,7 @@ class Task:
         mechanism: str,
         settings: Mapping[str, Any],
         event: GaussianEvent | None = None,
+        diagnostics: Diagnostics | None = None,
     ) -> FitResult:
         """The result with its guarantee; ``mechanism`` is a sentence on what was released."""
         dataset = self.dataset
@@ -72,7 +74,7 @@ class Task:
             event,
             self.choice,
         )
-        return FitResult(model, guarantee, settings)
+        return FitResult(model, guarantee, settings, diagnostics or Diagnostics())
 
 
 class Algorithm(ABC):

@@ -11,6 +11,7 @@ from conddp._validate import positive_integer
 from conddp.accounting import GaussianEvent, calibrate_gaussian_mu
 from conddp.algorithms.algorithm import Algorithm, Task, bound_rounding
 from conddp.data import Dataset, PublicFeatures
+from conddp.diagnostics import Diagnostics
 from conddp.directions import Directions
 from conddp.distillation import distill
 from conddp.errors import PrivacyError
@@ -118,6 +119,7 @@ class CondNewton(Algorithm):
         start = np.zeros(directions.num_directions)
         start[: len(offset)] = middle * offset
         shares = self.plan.shares(n)
+        course: list[NDArray[np.float64]] = []
         run = run_newton(
             directions,
             label,
@@ -127,7 +129,7 @@ class CondNewton(Algorithm):
             neighbouring=task.neighbouring,
             plan=self.plan,
             generator=generator,
-            watch=_watch(task, len(shares)),
+            watch=_watch(task, len(shares), course),
         )
         parameters = self._make_parameters(task, expansion, directions, run)
         model = FittedModel(
@@ -146,7 +148,7 @@ class CondNewton(Algorithm):
         )
         if not isinstance(head, Linear):
             mechanism += " The model was then fitted to predictions that these releases determine, at no further cost."
-        return task.finish(model, mechanism, settings, event)
+        return task.finish(model, mechanism, settings, event, _diagnose(model, directions, run, course))
 
     def _expand(self, task: Task) -> tuple[Expansion | None, PublicFeatures]:
         """The features on which the Newton steps run: the columns, and hidden units beside them if need be."""
@@ -191,9 +193,28 @@ def _make_wide(
     return np.asarray(parameters[0])
 
 
-def _watch(task: Task, num_steps: int) -> Watch | None:
-    """What the engine calls after each release: the user's callback, if there is one."""
-    callback = task.callback
-    if callback is None:
-        return None
-    return lambda step, coefficients: callback(Progress(step, num_steps, coefficients[None]))
+def _watch(task: Task, num_steps: int, course: list[NDArray[np.float64]]) -> Watch:
+    """What the engine calls after each release: it keeps the coefficients and asks the user's callback."""
+
+    def watch(step: int, coefficients: NDArray[np.float64]) -> bool | None:
+        course.append(coefficients)
+        return None if task.callback is None else task.callback(Progress(step, num_steps, coefficients[None]))
+
+    return watch
+
+
+def _diagnose(
+    model: FittedModel, directions: Directions, run: NewtonRun, course: list[NDArray[np.float64]]
+) -> Diagnostics:
+    """The course of the run: rows have unit second moments, so distances of coefficients are those of predictions."""
+    width = model.label_bounds.width
+    deviations: tuple[float, ...] = ()
+    if isinstance(model.head, Linear):
+        covariance = (directions.matrix * run.belief.variance) @ directions.matrix.T
+        deviations = tuple(model.compute_linear_deviations(covariance).tolist())
+    return Diagnostics(
+        tuple(range(1, len(course) + 1)),
+        tuple(width * float(np.linalg.norm(each - run.coefficients)) for each in course),
+        tuple(width * each for each in run.scales),
+        deviations,
+    )

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from conddp._validate import in_range, one_of, positive, positive_integer
 from conddp.accounting import GaussianEvent, calibrate_gaussian_mu, calibrate_noise_multiplier
 from conddp.algorithms.algorithm import Algorithm, Task, bound_rounding
 from conddp.conditioning import ConditioningMatrix, Spectrum
+from conddp.diagnostics import Diagnostics
 from conddp.fitted import FitResult, FittedModel, move_parameters
 from conddp.ledger import PrivacyBudget
 from conddp.models import MLP, FactorizationMachine, Head, Inputs, Linear, Wide
@@ -33,6 +34,7 @@ DEFAULT_STEPS: dict[tuple[type[Any], OptimizerName], tuple[int, float]] = {
     (Wide, "sgd"): (128, 0.3),
     (Wide, "adam"): (256, 0.01),
 }
+NUM_KEPT = 32  # iterates, or somewhat more, to draw the course of a run from
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,8 @@ class Descent(Algorithm):
         }
         task.note_free("conditioning", "reads public columns and n only")
         task.spend("noisy sums of gradients clipped per record", settings)
-        parameters = self._descend(plan, task)
+        watch = _Watch(task.callback, plan.training.num_steps)
+        parameters = self._descend(plan, task, watch)
         model = FittedModel(
             head,
             head.layout(spectrum.num_columns, task.num_private),
@@ -180,9 +183,15 @@ class Descent(Algorithm):
             dataset.label.bounds,
             () if dataset.private is None else dataset.private.bounds,
         )
-        return task.finish(model, str(event), settings, event)
+        iterates = [
+            move_parameters(head, kept, num_private=task.num_private, source=plan.phases[phase].conditioning)[0]
+            for _, phase, kept in watch.kept
+        ]
+        distances = model.measure_distances(iterates, dataset.public)
+        diagnostics = Diagnostics(tuple(step for step, _, _ in watch.kept), distances)
+        return task.finish(model, str(event), settings, event, diagnostics)
 
-    def _descend(self, plan: DescentPlan, task: Task) -> NDArray[np.float64]:
+    def _descend(self, plan: DescentPlan, task: Task, watch: "_Watch") -> NDArray[np.float64]:
         """Parameters on the public features themselves, shape (1, P)."""
         dataset, head, num_private = task.dataset, task.head, task.num_private
         generator = task.random_source.generator()
@@ -191,13 +200,13 @@ class Descent(Algorithm):
         if dataset.private is not None:
             private = scale_private(dataset.private, center=task.fit_intercept)
         optimizer = make_optimizer(plan.optimizer, plan.learning_rate)
-        watch = None if task.callback is None else _Watch(task.callback, plan.training.num_steps)
         current = plan.phases[0].conditioning
         layout = head.layout(current.num_parameters, num_private)
         parameters: NDArray[Any] = head.initialize(layout, generator)[None]
         for number, phase in enumerate(plan.phases):
-            if watch is not None and watch.stopped:
+            if watch.stopped:
                 break
+            watch.phase = number
             if number > 0:
                 parameters = move_parameters(
                     head, parameters, num_private=num_private, source=current, target=phase.conditioning
@@ -228,16 +237,21 @@ class Descent(Algorithm):
 
 @dataclass
 class _Watch:
-    """A callback that counts steps through all phases and remembers whether it said stop."""
+    """Counts steps through all phases, keeps some iterates, and asks the user's callback whether to stop."""
 
-    callback: Callback
+    callback: Callback | None
     num_steps: int
+    phase: int = 0
     done: int = 0
     stopped: bool = False
+    kept: list[tuple[int, int, NDArray[np.float64]]] = field(default_factory=list)  # step, phase, parameters
 
     def __call__(self, progress: Progress) -> bool:
         self.done += 1
-        self.stopped = bool(self.callback(replace(progress, step=self.done, num_steps=self.num_steps)))
+        if self.done % max(1, self.num_steps // NUM_KEPT) == 0:
+            self.kept.append((self.done, self.phase, np.array(progress.parameters)))
+        if self.callback is not None:
+            self.stopped = bool(self.callback(replace(progress, step=self.done, num_steps=self.num_steps)))
         return self.stopped
 
 

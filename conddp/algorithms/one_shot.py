@@ -11,6 +11,7 @@ from conddp._validate import one_of
 from conddp.accounting import calibrate_gaussian_mu
 from conddp.algorithms.algorithm import Algorithm, Task, bound_rounding
 from conddp.conditioning import ConditioningMatrix, Spectrum
+from conddp.diagnostics import Diagnostics
 from conddp.fitted import FitResult, FittedModel, move_parameters
 from conddp.models import Linear
 from conddp.preprocessing import label_reach, scale_label
@@ -69,12 +70,16 @@ class OneShot(Algorithm):
         released = shape @ (V.T @ label / n + deviation * noise)
         if not fit_intercept:  # labels were centred for the release; what the middle adds is public
             released = released + bounds.midpoint / bounds.width * Z.mean(axis=0)
-        theta = self._shrink(released, deviation**2 * shape @ shape.T) if self.shrink else released
+        covariance = deviation**2 * shape @ shape.T
+        theta = self._shrink(released, covariance) if self.shrink else released
         linear = Linear()
         folded = move_parameters(linear, theta[None], num_private=0, source=C)
         model = FittedModel(linear, linear.layout(len(C.matrix), 0), folded[0], fit_intercept, bounds)
         mechanism = "One Gaussian release of a sum over all records was accounted exactly."
-        return task.finish(model, mechanism, settings)
+        deviations = model.compute_linear_deviations(C.matrix @ covariance @ C.matrix.T)
+        return task.finish(
+            model, mechanism, settings, diagnostics=Diagnostics(coefficient_deviations=tuple(deviations.tolist()))
+        )
 
     @staticmethod
     def _shrink(released: NDArray[Any], covariance: NDArray[Any]) -> NDArray[Any]:
