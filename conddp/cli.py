@@ -33,6 +33,20 @@ app.add_typer(data_app, name="data")
 
 DataFile = Annotated[Path, typer.Argument(help="A table: .parquet, .csv or .csv.gz.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+SchemaFile = Annotated[Path | None, typer.Option("--schema", help="TOML file; see `conddp schema init`.")]
+LabelName = Annotated[str | None, typer.Option("--label", help="Instead of a schema: the column to predict.")]
+LabelBounds = Annotated[str | None, typer.Option("--label-bounds", help="Its range LOW,HIGH, from domain knowledge.")]
+PrivateColumns = Annotated[
+    list[str] | None, typer.Option("--private", help="A private feature NAME=LOW,HIGH; may be given again.")
+]
+HeadName = Annotated[str, typer.Option("--head", help="linear, wide, mlp or fm.")]
+Draws = Annotated[int, typer.Option("--draws", min=1, help="Sets of simulated labels of each kind.")]
+Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes; all cores if not given.")]
+
+
+KEPT = "What was measured is kept: the same command goes on from there."
+COUNTED = "If private columns had been read, the cost is in the ledger and counts. No model was written."
+NOTHING_LOST = "Nothing was written, and nothing was spent."
 
 
 class ExperimentName(StrEnum):
@@ -65,19 +79,149 @@ def init_schema(
 
 
 @app.command()
+def plan(
+    data: DataFile,
+    epsilon: Annotated[float, typer.Option(help="Privacy loss of the fit to come.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="Chance that the bound on it fails.")] = 1e-6,
+    schema: SchemaFile = None,
+    label: LabelName = None,
+    label_bounds: LabelBounds = None,
+    private: PrivateColumns = None,
+    head: HeadName = "linear",
+    draws: Draws = 1,
+    workers: Workers = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write: .json to keep the plan, .html or .md for a report.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite it.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Look at public columns only, and say what a private model can be expected to do. Free."""
+    from conddp.files import plan_file
+    from conddp.report import report_plan
+
+    _check_out(out, force)
+    with _known_names(), _if_interrupted(NOTHING_LOST), _progress("planning") as advance:
+        made = plan_file(
+            data,
+            _read_schema(data, schema, label, label_bounds, private or []),
+            epsilon=epsilon,
+            delta=delta,
+            head=head,
+            num_draws=draws,
+            num_workers=workers,
+            report=advance,
+        )
+    _write(made, report_plan(made), out)
+    if as_json:
+        _print_json({**made.to_json(), "algorithm": made.algorithm, "recommendation": made.recommendation})
+        return
+    _print(_make_design_table(made.design))
+    for remark in made.design.list_remarks():
+        _print(f"! {remark}")
+    _print("")
+    _print(_make_comparison_table(made.comparison))
+    _print(f"\n{made.recommendation}")
+    if out:
+        _print(f"\n{out}")
+
+
+@app.command()
+def compare(
+    data: DataFile,
+    schema: SchemaFile = None,
+    label: LabelName = None,
+    label_bounds: LabelBounds = None,
+    private: PrivateColumns = None,
+    algorithm: Annotated[
+        list[str] | None, typer.Option(help="An algorithm to try; may be given again. All usable ones if not given.")
+    ] = None,
+    epsilon: Annotated[list[float] | None, typer.Option(help="A budget; may be given again.")] = None,
+    delta: Annotated[float, typer.Option(help="Of every fit.")] = 1e-6,
+    head: HeadName = "linear",
+    draws: Draws = 1,
+    workers: Workers = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write: .json to keep the numbers, .html or .md for a report.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite it.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare algorithms on labels simulated from public columns. Free: the real labels are not read."""
+    from conddp.comparison import CANDIDATES, EPSILONS
+    from conddp.files import compare_file
+    from conddp.report import report_comparison
+
+    _check_out(out, force)
+    with _known_names(), _if_interrupted(NOTHING_LOST), _progress("comparing") as advance:
+        made = compare_file(
+            data,
+            _read_schema(data, schema, label, label_bounds, private or []),
+            algorithms=algorithm or CANDIDATES,
+            epsilons=epsilon or EPSILONS,
+            delta=delta,
+            head=head,
+            num_draws=draws,
+            num_workers=workers,
+            report=advance,
+        )
+    _write(made, report_comparison(made), out)
+    if as_json:
+        _print_json(made.to_json())
+        return
+    _print(_make_comparison_table(made))
+    for name, reason in made.skipped.items():
+        _print(f"not tried: {name}: {reason}")
+    if out:
+        _print(f"\n{out}")
+
+
+@app.command()
+def report(
+    source: Annotated[
+        Path,
+        typer.Argument(help="Folder of a saved model, or the .json file of a plan or comparison.", show_default=False),
+    ],
+    out: Annotated[Path, typer.Option(help="File to write: .html, .md or .json.")] = Path("report.html"),
+    plan: Annotated[
+        Path | None, typer.Option(help="The .json file of a plan, to show with a model what was to be expected.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite it.")] = False,
+) -> None:
+    """Write a page about a model, a plan or a comparison. Free: it shows what is public or released."""
+    from conddp.files import report_file
+
+    report_file(source, out, plan=plan, overwrite=force)
+    _print(f"{out}")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the model and report.html.")] = Path("demo_output"),
+    seeds: Annotated[int, typer.Option(min=1, help="Noise seeds per cell of the tables.")] = 5,
+    data: Annotated[
+        list[str] | None, typer.Option(help="A data set by name instead of the two; may be given again.")
+    ] = None,
+) -> None:
+    """Fit private models to two data sets that need no download, and write report.html."""
+    from conddp.demo import run_demo
+
+    with _known_names(), _if_interrupted(NOTHING_LOST):
+        run_demo(out, num_seeds=seeds, names=data or [])
+
+
+@app.command()
 def fit(
     data: DataFile,
     out: Annotated[Path, typer.Option(help="Folder for the model; it must not exist.", show_default=False)],
     epsilon: Annotated[float, typer.Option(help="Privacy loss of this fit.")] = 1.0,
     delta: Annotated[float, typer.Option(help="Chance that the bound on it fails.")] = 1e-6,
-    schema: Annotated[Path | None, typer.Option(help="TOML file; see `conddp schema init`.")] = None,
-    label: Annotated[str | None, typer.Option(help="Instead of a schema: the column to predict.")] = None,
-    label_bounds: Annotated[str | None, typer.Option(help="Its range LOW,HIGH, from domain knowledge.")] = None,
-    private: Annotated[
-        list[str] | None, typer.Option(help="A private feature NAME=LOW,HIGH; may be given again.")
-    ] = None,
+    schema: SchemaFile = None,
+    label: LabelName = None,
+    label_bounds: LabelBounds = None,
+    private: PrivateColumns = None,
     algorithm: Annotated[str, typer.Option(help="auto, cond-newton, cond-dp, rr-on-bins, ...")] = "auto",
-    head: Annotated[str, typer.Option(help="linear, wide, mlp or fm.")] = "linear",
+    head: HeadName = "linear",
     ledger: Annotated[Path | None, typer.Option(help="Ledger file that pays; see `conddp ledger`.")] = None,
     seed: Annotated[int | None, typer.Option(help="For research: whoever knows it can remove the noise.")] = None,
     as_json: AsJson = False,
@@ -85,7 +229,7 @@ def fit(
     """Train a private model and save it with its guarantee."""
     from conddp.files import fit_file
 
-    with _known_names():
+    with _known_names(), _if_interrupted(COUNTED):
         saved = fit_file(
             data,
             _read_schema(data, schema, label, label_bounds, private or []),
@@ -261,7 +405,7 @@ def reproduce(
     experiment: Annotated[ExperimentName, typer.Argument(help="What to measure again.")],
     out: Annotated[Path, typer.Option(help="Folder for tables, figures and the page.")] = Path("reproduction"),
     quick: Annotated[bool, typer.Option("--quick", help="Fewer trials, budgets, seeds and epochs.")] = False,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes; all cores if not given.")] = None,
+    workers: Workers = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure anew what has been measured before.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -280,7 +424,7 @@ def reproduce(
             if not as_json:
                 _print(table)
             continue
-        with _progress(name) as advance, _kept_if_interrupted():
+        with _progress(name) as advance, _if_interrupted(KEPT):
             rows = reproduce_experiment(
                 name,
                 out,
@@ -302,6 +446,70 @@ def reproduce(
         _print(f"Tables, figures and the page are in {out}: open {page}")
 
 
+def _check_out(out: Path | None, force: bool) -> None:
+    """Before minutes of work: a file that can be written, of a kind that is known."""
+    if out is None:
+        return
+    if out.suffix not in (".json", ".html", ".md"):
+        raise typer.BadParameter(f"--out must end in .json, .html or .md, got '{out}'.")
+    if out.exists() and not force:
+        raise typer.BadParameter(f"'{out}' exists already. Name another file with --out, or overwrite it with --force.")
+
+
+def _write(record: Any, document: Any, out: Path | None) -> None:
+    from conddp.files import save_record
+    from conddp.report import write_report
+
+    if out is None:
+        return
+    if out.suffix == ".json":
+        save_record(record, out, overwrite=True)
+    else:
+        write_report(document, out, overwrite=True)
+
+
+def _make_design_table(design: Any) -> Any:
+    table = _make_table("public columns", "")
+    for name, value in (
+        ("records", f"{design.num_records:,}"),
+        ("columns", f"{len(design.columns)}, {design.rank} directions with the constant"),
+        ("effective rank", f"{design.effective_rank:.3g}"),
+        (
+            "condition number",
+            f"{design.condition_number:.3g}, {design.scaled_condition_number:.3g} with scaled columns",
+        ),
+        ("leverage", f"{design.largest_leverage:.2g} at most, {design.mean_leverage:.2g} in the mean"),
+        ("spectrum", _draw_sparkline(design.scaled_singular_values)),
+    ):
+        _add_row(table, name, value)
+    return table
+
+
+def _draw_sparkline(values: tuple[float, ...]) -> str:
+    """Logarithms of falling values as blocks, 60 of them at most."""
+    from math import log
+
+    shown = values[:: -(-len(values) // 60)] if values else ()
+    if not shown or shown[0] == shown[-1]:
+        return "█" * len(shown)
+    low, high = log(shown[-1]), log(shown[0])
+    return "".join("▁▂▃▄▅▆▇█"[round(7 * (log(value) - low) / (high - low))] for value in shown)
+
+
+def _make_comparison_table(comparison: Any) -> Any:
+    heads = [f"epsilon {epsilon:g}" for epsilon in comparison.epsilons]
+    table = _make_table("algorithm", *heads, right=tuple(heads))
+    table.title = (
+        f"Error on simulated labels over that of least squares without privacy ({comparison.head} head, "
+        f"delta {comparison.delta:g})"
+    )
+    table.title_justify = "left"
+    for name in comparison.errors:
+        _add_row(table, name, *(f"{error:.3f}" for error in comparison.mean(name)))
+    _add_row(table, "mean, not private", *[f"{comparison.mean_constant:.3f}"] * len(heads))
+    return table
+
+
 def _read_schema(data: Path, path: Path | None, label: str | None, label_bounds: str | None, private: list[str]) -> Any:
     """The schema from its file, or from the options if there is none."""
     from conddp.data import read_column_types
@@ -321,9 +529,8 @@ def _read_schema(data: Path, path: Path | None, label: str | None, label_bounds:
         if name in protected:
             raise typer.BadParameter(f"--private names '{name}' twice.")
         protected[name] = _read_bounds(bounds, option=f"--private {name}")
-    columns = read_column_types(data)
-    public = [name for name in columns if name != label and name not in protected]
-    text = [name for name in public if not columns[name]]
+    columns = read_column_types(data, leave_out=[label, *protected])
+    text = [name for name, holds_numbers in columns.items() if not holds_numbers]
     if text:
         raise typer.BadParameter(
             f"columns {text} do not hold numbers. Encode them, or name the columns to use in a schema file "
@@ -332,7 +539,7 @@ def _read_schema(data: Path, path: Path | None, label: str | None, label_bounds:
     return Schema.of(
         label=label,
         label_bounds=_read_bounds(label_bounds, option="--label-bounds"),
-        public=public,
+        public=list(columns),
         private=protected,
     )
 
@@ -346,11 +553,11 @@ def _read_bounds(text: str, *, option: str) -> tuple[float, float]:
 
 
 @contextmanager
-def _kept_if_interrupted() -> Iterator[None]:
+def _if_interrupted(message: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print("Interrupted. What was measured is kept: the same command goes on from there.", file=sys.stderr)
+        print(f"Interrupted. {message}", file=sys.stderr)
         raise typer.Exit(130) from None
 
 

@@ -3,7 +3,9 @@
 A function that must cost nothing takes :class:`PublicFeatures`; it cannot be handed a label by mistake.
 """
 
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ __all__ = [
     "as_matrix",
     "as_numbers",
     "load_features",
+    "load_public",
     "read_column_types",
     "require_public",
 ]
@@ -212,8 +215,25 @@ def load_features(path: str | Path, schema: Schema) -> tuple[PublicFeatures, Pri
     return PublicFeatures(public, schema.public), private
 
 
-def read_column_types(path: str | Path) -> dict[str, bool]:
-    """Names of the columns of a Parquet or CSV file, and whether each holds numbers; nothing else is looked at."""
+def load_public(path: str | Path, schema: Schema) -> PublicFeatures:
+    """Public columns from a Parquet or CSV file.
+
+    Privacy
+        Cells of the label and of private columns are not converted, and in a Parquet file not even read from the disk.
+    """
+    if not schema.public:
+        raise SchemaError("the schema has no public column: there is nothing that could be looked at for free.")
+    table = nw.from_native(_read_table(Path(path), schema.public), eager_only=True)
+    if len(table) == 0:
+        raise SchemaError("the table has no rows.")
+    return PublicFeatures(as_matrix(table), schema.public)
+
+
+def read_column_types(path: str | Path, *, leave_out: Collection[str] = ()) -> dict[str, bool]:
+    """Names of the columns of a Parquet or CSV file, and whether each holds numbers; nothing else is looked at.
+
+    Of columns in ``leave_out`` not even that: they are not in the answer.
+    """
     import pyarrow
 
     def holds_numbers(kind: Any) -> bool:
@@ -224,39 +244,57 @@ def read_column_types(path: str | Path) -> dict[str, bool]:
             or pyarrow.types.is_decimal(kind)
         )
 
-    schema = _read_arrow_schema(Path(path))
-    if len(set(schema.names)) < len(schema.names):
-        twice = next(name for name in schema.names if schema.names.count(name) > 1)
+    names = _read_names(Path(path))
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
         raise SchemaError(f"column '{twice}' occurs twice in '{path}'. Give each column its own name.")
-    return {name: holds_numbers(kind) for name, kind in zip(schema.names, schema.types, strict=True)}
+    schema = _read_arrow_schema(Path(path), [name for name in names if name not in leave_out])
+    return {field.name: holds_numbers(field.type) for field in schema if field.name not in leave_out}
 
 
-def _read_arrow_schema(source: Path) -> Any:
-    """Names and types of the columns of a file."""
-    import pyarrow.csv
+def _read_names(source: Path) -> list[str]:
+    """Names of the columns of a file; of a CSV file only the first line is read."""
     import pyarrow.parquet
 
     if not source.exists():
         raise SchemaError(f"the data file '{source}' does not exist.")
     if source.is_dir():
         raise SchemaError(f"'{source}' is a folder. Give a Parquet or CSV file.")
-    found, names = None, []
+    names: list[str] = []
     try:
         if source.suffix == ".parquet":
-            found = pyarrow.parquet.read_schema(source)
-        else:
-            with pyarrow.csv.open_csv(source) as reader:
-                found = reader.schema
-        names = found.names
-    except (pyarrow.ArrowInvalid, OSError, UnicodeDecodeError):
-        pass  # raised below, outside: the original message quotes a line of the file
-    if found is None:
+            return list(pyarrow.parquet.read_schema(source).names)
+        with pyarrow.input_stream(str(source), compression="detect") as stream:
+            names = next(csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")), [])
+    except (pyarrow.ArrowInvalid, OSError, UnicodeDecodeError, csv.Error):
+        pass  # raised below, outside: the original message may quote a line of the file
+    if not names:
         raise SchemaError(f"the data file '{source}' is empty, or not a valid {source.suffix or 'CSV'} file.")
-    if source.suffix != ".parquet" and any(_is_number(name) for name in names):
+    if any(_is_number(name) for name in names):
         raise SchemaError(
             f"the first line of '{source}' holds numbers where names of columns are expected. Add a header; a column "
             "whose name is a number must be renamed, because the name could be a private value."
         )
+    return names
+
+
+def _read_arrow_schema(source: Path, names: Sequence[str]) -> Any:
+    """Types of these columns of a file; of other columns of a CSV file no cell is converted."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    found = None
+    try:
+        if source.suffix == ".parquet":
+            found = pyarrow.parquet.read_schema(source)
+        else:
+            options = pyarrow.csv.ConvertOptions(include_columns=list(names))
+            with pyarrow.csv.open_csv(source, convert_options=options) as reader:
+                found = reader.schema
+    except (pyarrow.ArrowInvalid, OSError, UnicodeDecodeError):
+        pass  # raised below, outside: the original message quotes a line of the file
+    if found is None:
+        raise SchemaError(f"the data file '{source}' is empty, or not a valid {source.suffix or 'CSV'} file.")
     return found
 
 
@@ -273,7 +311,7 @@ def _read_table(source: Path, names: Sequence[str]) -> Any:
     import pyarrow.csv
     import pyarrow.parquet
 
-    present = _read_arrow_schema(source).names
+    present = _read_names(source)
     for name in names:
         if name not in present:
             raise SchemaError(f"column '{name}' is in the schema but not in '{source}'. It has: {present}.")

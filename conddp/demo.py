@@ -1,12 +1,12 @@
-"""Private regression on data that need no download: ``python -m conddp.demo``.
+"""Private regression on data that need no download: ``conddp demo``.
 
 Two data sets: the paper's synthetic design with a decaying spectrum, and the RAND Health Insurance Experiment, where
 the terms of the insurance plan are public and the health and the doctor's visits of a person are not.
 """
 
-import argparse
 import functools
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,16 +16,20 @@ from numpy.typing import NDArray
 from conddp.algorithms import DPSGD, Auto, CondDP
 from conddp.algorithms.algorithm import Algorithm
 from conddp.data import Dataset
-from conddp.datasets import DATASETS, load_dataset, make_synthetic
+from conddp.datasets import get_source, load_dataset, make_synthetic
+from conddp.design import Design
 from conddp.evaluation import DELTA, Evaluation
-from conddp.guarantee import Guarantee
-from conddp.ledger import PrivacyBudget
+from conddp.ledger import PrivacyBudget, PrivacyLedger
+from conddp.planning import make_plan
+from conddp.report import report_fit, write_report
+from conddp.report.document import Chart, Reference, Section, Series, Text
+from conddp.saving import load_model, save_model
 from conddp.schema import Schema
 
-__all__ = ["Comparison", "compare", "load_randhie", "main"]
+__all__ = ["Measured", "load_randhie", "measure", "run_demo"]
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
-ALGORITHMS: dict[str, Algorithm] = {"DPSGD": DPSGD(), "Cond-DP": CondDP(), "default": Auto()}
+ALGORITHMS: dict[str, Algorithm] = {"default": Auto(), "Cond-DP": CondDP(), "DPSGD": DPSGD()}
 
 RANDHIE = Schema.of(
     label="mdvis",
@@ -46,7 +50,7 @@ def load_randhie() -> Dataset:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Measured:
     """Test errors on one data set.
 
     Parameters
@@ -57,29 +61,25 @@ class Comparison:
         Test MSE of non-private least squares and of the non-private mean.
     errors : dict
         Test MSE by algorithm, one row per epsilon and one column per noise seed.
-    guarantee : Guarantee
-        Of a default fit without a seed, at the largest epsilon.
     """
 
     title: str
     optimum: float
     constant: float
     errors: dict[str, NDArray[np.float64]]
-    guarantee: Guarantee
 
 
-def compare(title: str, dataset: Dataset, *, num_seeds: int) -> Comparison:
+def measure(title: str, dataset: Dataset, *, num_seeds: int) -> Measured:
     """Fit every algorithm at every epsilon on one split, with several noise seeds."""
     evaluation = Evaluation.of(dataset)
     errors = {
         name: np.array([[evaluation.compute_error(each, e, seed) for seed in range(num_seeds)] for e in EPSILONS])
         for name, each in ALGORITHMS.items()
     }
-    guarantee = Auto().fit(evaluation.train, PrivacyBudget(EPSILONS[-1], DELTA)).guarantee
-    return Comparison(title, evaluation.optimum, evaluation.constant, errors, guarantee)
+    return Measured(title, evaluation.optimum, evaluation.constant, errors)
 
 
-def print_table(comparison: Comparison) -> None:
+def print_table(comparison: Measured) -> None:
     """Mean test MSE and its ratio to the non-private optimum."""
     from rich.console import Console
     from rich.table import Table
@@ -102,62 +102,87 @@ def print_table(comparison: Comparison) -> None:
     Console().print(table)
 
 
-def draw(comparisons: list[Comparison], path: Path) -> None:
-    """Test MSE against epsilon, a panel per data set, mean and one standard deviation over seeds."""
-    import matplotlib
+def report_measured(comparison: Measured) -> Section:
+    """Test errors against epsilon, for a report."""
+    series = []
+    for name, errors in comparison.errors.items():
+        mean, spread = errors.mean(axis=1), errors.std(axis=1)
+        series.append(Series(name, tuple(mean), tuple(np.maximum(mean - spread, mean / 4)), tuple(mean + spread)))
+    highest = 1.5 * comparison.constant
+    lowest = min(comparison.optimum, *(min(each.y) for each in series))
+    num_seeds = next(iter(comparison.errors.values())).shape[1]
+    return Section(
+        f"Measured: {comparison.title}",
+        (
+            Text(
+                "These data need no protection, so errors can be measured on a fifth of the records that was held out: "
+                f"mean and standard deviation over {num_seeds} noise seeds, relation REPLACE, delta {DELTA:g}, "
+                "nothing tuned."
+            ),
+            Chart(
+                f"Test error against epsilon: {comparison.title}",
+                "epsilon",
+                "mean squared error",
+                EPSILONS,
+                tuple(series),
+                (
+                    Reference("least squares, not private", comparison.optimum),
+                    Reference("the mean alone, not private", comparison.constant),
+                ),
+                log_x=True,
+                log_y=highest > 4 * lowest,
+                highest=highest,
+            ),
+        ),
+    )
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    from matplotlib.ticker import LogLocator, NullFormatter
 
-    figure, panels = plt.subplots(1, len(comparisons), figsize=(5.2 * len(comparisons), 4.0), layout="constrained")
-    for panel, comparison in zip(np.atleast_1d(panels), comparisons, strict=True):
-        for (name, errors), colour, marker in zip(
-            comparison.errors.items(), ("#b45309", "#1d4ed8", "#047857"), ("s", "o", "D"), strict=True
-        ):
-            mean, spread = errors.mean(axis=1), errors.std(axis=1)
-            panel.plot(EPSILONS, mean, color=colour, marker=marker, markersize=5, label=name)
-            panel.fill_between(EPSILONS, mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
-        panel.axhline(comparison.optimum, color="black", linestyle="--", label="least squares, not private")
-        panel.axhline(comparison.constant, color="grey", linestyle=":", label="the mean alone, not private")
-        panel.set_xscale("log", base=2)
-        panel.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
-        if max(errors.max() for errors in comparison.errors.values()) > 4 * comparison.optimum:
-            panel.set_yscale("log")
-            panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-            panel.yaxis.set_major_formatter("{x:g}")
-            panel.yaxis.set_minor_formatter(NullFormatter())
-        panel.set_xlabel("epsilon")
-        panel.set_ylabel("test MSE")
-        panel.set_title(comparison.title, fontsize="medium", loc="left")
-    figure.legend(*panel.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize="small")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+def run_demo(out: Path, *, num_seeds: int = 5, names: Sequence[str] = ()) -> Path:
+    """Compare algorithms on data sets, then plan, fit and report as a user would on the last of them.
 
-
-def main() -> None:
-    """Compare, print, draw."""
-    parser = argparse.ArgumentParser(prog="python -m conddp.demo", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5, help="noise seeds per cell")
-    parser.add_argument("--data", nargs="*", choices=sorted(DATASETS), help="real data sets instead of the two")
-    parser.add_argument("--out", type=Path, default=Path("demo_output"), help="folder for the figure")
-    arguments = parser.parse_args()
-
+    Parameters
+    ----------
+    out : Path
+        Folder for the model and the page, whose path is returned.
+    num_seeds : int
+        Noise seeds per cell.
+    names : sequence of str
+        Data sets by name, instead of the two that need no download.
+    """
     makers: dict[str, Callable[[], Dataset]] = {
         "Synthetic, spectrum 1/i, 4000 x 100, label private": lambda: make_synthetic(power=1.0),
         "RAND health insurance, 16152 x 9, visits and health private": load_randhie,
     }
-    if arguments.data:
-        makers = {f"{name}, label private": functools.partial(load_dataset, name) for name in arguments.data}
-    comparisons = [compare(title, make(), num_seeds=arguments.seeds) for title, make in makers.items()]
-    for comparison in comparisons:
-        print_table(comparison)
-    figure = arguments.out / "demo.png"
-    draw(comparisons, figure)
-    print(f"Figure: {figure}\n\nA fit of the default to the last one, without a seed, promises:")
-    print(comparisons[-1].guarantee)
+    if names:
+        for name in names:
+            get_source(name)
+        makers = {f"{name}, label private": functools.partial(load_dataset, name) for name in names}
+    measured = []
+    for title, make in makers.items():
+        dataset = make()
+        measured.append(measure(title, dataset, num_seeds=num_seeds))
+        print_table(measured[-1])
+    page = _make_page(dataset, out, tuple(report_measured(each) for each in reversed(measured)))
+    print(f"\nThe page about it all: {page}")
+    return page
 
 
-if __name__ == "__main__":
-    main()
+def _make_page(dataset: Dataset, out: Path, sections: tuple[Section, ...]) -> Path:
+    """Plan, fit with epsilon 1 without a seed, save the model, and write the page."""
+    private = dataset.private
+    schema = Schema.of(
+        label=dataset.label.name,
+        label_bounds=dataset.label.bounds,
+        public=dataset.public.names,
+        private=None if private is None else dict(zip(private.names, private.bounds, strict=True)),
+    )
+    plan = make_plan(dataset.public, schema, num_workers=None)
+    print(f"\nPlan for the last one, without a look at its labels: {plan.recommendation}")
+    ledger = PrivacyLedger(PrivacyBudget(1.0, DELTA))
+    result = Auto().fit(dataset, PrivacyBudget(1.0, DELTA), ledger=ledger)
+    print(f"\nA fit of the default to it promises:\n{result.guarantee}")
+    folder = out / "model"
+    if (folder / "model.json").exists():
+        shutil.rmtree(folder)  # of an earlier demo
+    save_model(folder, result, schema, ledger, Design.of(dataset.public))
+    return write_report(report_fit(load_model(folder), plan, sections), out / "report.html", overwrite=True)

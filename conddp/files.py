@@ -1,19 +1,152 @@
-"""From a file to a saved model, and from a saved model to predictions: what the command line calls."""
+"""From a file to a plan, a comparison or a saved model, and from there to predictions: what the command line calls."""
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from conddp._validate import one_of, positive
 from conddp.accounting import check_delta
 from conddp.algorithms.algorithm import Algorithm
-from conddp.data import Dataset, load_features
+from conddp.comparison import CANDIDATES, EPSILONS, Comparison, compare_algorithms
+from conddp.data import Dataset, load_features, load_public
+from conddp.design import Design
 from conddp.errors import SchemaError
 from conddp.estimators import ALGORITHMS, HEADS
 from conddp.ledger import PrivacyBudget, PrivacyLedger
 from conddp.noise import RandomSource
+from conddp.planning import Plan, make_plan
+from conddp.report import report_comparison, report_fit, report_plan, write_report
+from conddp.runner import ProgressReport
 from conddp.saving import SavedModel, check_folder, load_model, save_model
 from conddp.schema import Schema
 
-__all__ = ["fit_file", "predict_file"]
+__all__ = ["compare_file", "fit_file", "load_record", "plan_file", "predict_file", "report_file", "save_record"]
+
+FORMAT_VERSION = 1  # of stored plans and comparisons
+RECORDS: dict[str, type[Plan] | type[Comparison]] = {"conddp_plan": Plan, "conddp_comparison": Comparison}
+
+
+def plan_file(
+    data: Path,
+    schema: Schema,
+    *,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    head: str = "linear",
+    num_draws: int = 1,
+    num_workers: int | None = 1,
+    report: ProgressReport | None = None,
+) -> Plan:
+    """What to expect of a fit to a Parquet or CSV file.
+
+    Privacy
+        Reads the public columns of the file and nothing else: no cost.
+
+    Parameters
+    ----------
+    data : Path
+        The table.
+    schema : Schema
+        Roles and bounds of its columns.
+    epsilon, delta, head, num_draws, num_workers, report
+        As in :func:`~conddp.planning.make_plan`.
+    """
+    positive(epsilon=epsilon)
+    check_delta(delta)
+    one_of(HEADS, head=head)
+    return make_plan(
+        load_public(data, schema),
+        schema,
+        epsilon=epsilon,
+        delta=delta,
+        head=head,
+        num_draws=num_draws,
+        num_workers=num_workers,
+        report=report,
+    )
+
+
+def compare_file(
+    data: Path,
+    schema: Schema,
+    *,
+    algorithms: Sequence[str] = CANDIDATES,
+    epsilons: Sequence[float] = EPSILONS,
+    delta: float = 1e-6,
+    head: str = "linear",
+    num_draws: int = 1,
+    num_workers: int | None = 1,
+    report: ProgressReport | None = None,
+) -> Comparison:
+    """Algorithms on labels simulated from the public columns of a Parquet or CSV file.
+
+    Privacy
+        Reads the public columns of the file and nothing else: no cost.
+
+    Parameters
+    ----------
+    data : Path
+        The table.
+    schema : Schema
+        Roles and bounds of its columns.
+    algorithms, epsilons, delta, head, num_draws, num_workers, report
+        As in :func:`~conddp.comparison.compare_algorithms`.
+    """
+    for name in algorithms:
+        one_of(ALGORITHMS, algorithm=name)
+    for epsilon in epsilons:
+        positive(epsilon=epsilon)
+    check_delta(delta)
+    one_of(HEADS, head=head)
+    return compare_algorithms(
+        load_public(data, schema),
+        private=dict(zip(schema.private, schema.private_bounds, strict=True)),
+        algorithms=algorithms,
+        head=head,
+        epsilons=epsilons,
+        delta=delta,
+        num_draws=num_draws,
+        num_workers=num_workers,
+        report=report,
+    )
+
+
+def save_record(record: Plan | Comparison, path: Path, *, overwrite: bool = False) -> None:
+    """Write a plan or a comparison to a JSON file, from which reports can be made."""
+    if path.exists() and not overwrite:
+        raise SchemaError(f"'{path}' exists already. Name another file, or overwrite it with --force.")
+    kind = next(name for name, each in RECORDS.items() if isinstance(record, each))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({kind: FORMAT_VERSION, **record.to_json()}, indent=2) + "\n", encoding="utf-8")
+
+
+def load_record(path: Path) -> Plan | Comparison:
+    """Read a plan or a comparison from its JSON file.
+
+    Raises
+    ------
+    SchemaError
+        If the file is missing or damaged, or its format is newer than this version reads.
+    """
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SchemaError(f"'{path}' cannot be read: {error.strerror}.") from None
+    except ValueError:
+        raise SchemaError(f"'{path}' is not valid JSON.") from None
+    kinds = [kind for kind in RECORDS if isinstance(stored, dict) and kind in stored]
+    if len(kinds) != 1 or not isinstance(stored[kinds[0]], int):
+        raise SchemaError(f"'{path}' is neither a plan nor a comparison that conddp has written.")
+    if stored[kinds[0]] > FORMAT_VERSION:
+        raise SchemaError(
+            f"'{path}' has format {stored[kinds[0]]}, newer than this conddp reads ({FORMAT_VERSION}). Install a newer "
+            "conddp."
+        )
+    content = {name: value for name, value in stored.items() if name != kinds[0]}
+    try:
+        return RECORDS[kinds[0]].from_json(content)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise SchemaError(f"'{path}' is damaged: {error}.") from error
 
 
 def fit_file(
@@ -70,7 +203,7 @@ def fit_file(
         random_source=RandomSource.of(seed),
         ledger=paying,
     )
-    save_model(out, result, schema, paying)
+    save_model(out, result, schema, paying, Design.of(dataset.public))
     return load_model(out)
 
 
@@ -98,3 +231,36 @@ def predict_file(model: Path, data: Path, out: Path, *, overwrite: bool = False)
     else:
         pyarrow.csv.write_csv(table, out)
     return len(predictions)
+
+
+def report_file(source: Path, out: Path, *, plan: Path | None = None, overwrite: bool = False) -> None:
+    """Write a report about a saved model, or about a stored plan or comparison.
+
+    Privacy
+        Shows what is public, declared or released: no cost.
+
+    Parameters
+    ----------
+    source : Path
+        Folder of a model, or a JSON file.
+    out : Path
+        The file: HTML, Markdown or JSON by its suffix.
+    plan : Path, optional
+        A stored plan, to be shown with a model.
+    overwrite : bool
+        Whether the file may exist.
+    """
+    expected = None if plan is None else load_record(plan)
+    if expected is not None and not isinstance(expected, Plan):
+        raise SchemaError(f"'{plan}' is a comparison, not a plan.")
+    if source.is_dir() or not source.exists():
+        saved = load_model(source)
+        if expected is not None and expected.design.columns != saved.design.columns:
+            raise SchemaError(f"'{plan}' was made for other public columns than the model in '{source}'.")
+        document = report_fit(saved, expected)
+    elif expected is not None:
+        raise SchemaError(f"--plan goes with the folder of a model, but '{source}' is a file.")
+    else:
+        record = load_record(source)
+        document = report_plan(record) if isinstance(record, Plan) else report_comparison(record)
+    write_report(document, out, overwrite=overwrite)

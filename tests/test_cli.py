@@ -4,6 +4,7 @@ import gzip
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from conddp import cli
 from conddp.datasets import DATASETS
 from conddp.errors import SchemaError
 from conddp.ledger import PrivacyBudget, PrivacyLedger
+from conddp.planning import make_plan
 from conddp.saving import load_model
 from conddp.schema import Schema
 from tests.conftest import load_or_skip
@@ -123,7 +125,7 @@ def test_an_interrupted_experiment_says_that_results_are_kept(monkeypatch: pytes
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("conddp.experiments.reproduce.run_cells", stop)
+    monkeypatch.setattr("conddp.experiments.reproduce.measure_cells", stop)
     result = runner.invoke(cli.app, ["reproduce", "synthetic", "--out", str(tmp_path / "out")])
     assert result.exit_code == 130
     assert "What was measured is kept" in result.stderr
@@ -136,7 +138,7 @@ def test_missing_matplotlib_is_noticed_before_anything_is_measured(
         raise AssertionError("measured first")
 
     monkeypatch.setattr("conddp.experiments.figures.find_spec", lambda name: None)
-    monkeypatch.setattr("conddp.experiments.reproduce.run_cells", refuse)
+    monkeypatch.setattr("conddp.experiments.reproduce.measure_cells", refuse)
     result = runner.invoke(cli.app, ["reproduce", "synthetic", "--out", str(tmp_path / "out")])
     assert "conddp[reproduce]" in str(result.exception)
     assert not (tmp_path / "out").exists()
@@ -249,6 +251,121 @@ def test_the_draft_of_a_schema_does_not_depend_on_values(tmp_path: Path) -> None
     assert texts[0] == texts[1]
 
 
+def test_plan_compare_and_report(table: Path, schema: Path, tmp_path: Path) -> None:
+    stored, model, page = tmp_path / "plan.json", tmp_path / "model", tmp_path / "page.html"
+    planned = runner.invoke(
+        cli.app, ["plan", str(table), "--schema", str(schema), "--out", str(stored), "--workers", "1"]
+    )
+    assert planned.exit_code == 0, planned.output
+    text = " ".join(planned.stdout.split())
+    assert "condition number" in text and "spectrum" in text
+    assert "Error on simulated labels over that of least squares without privacy" in text
+    assert "Use the default algorithm with a linear head. At epsilon 1" in text
+    assert json.loads(stored.read_text())["conddp_plan"] == 1
+    fitted = ["fit", str(table), "--schema", str(schema), "--out", str(model)]
+    assert runner.invoke(cli.app, fitted).exit_code == 0
+    for source, more in ((model, ["--plan", str(stored)]), (stored, [])):
+        result = runner.invoke(cli.app, ["report", str(source), *more, "--out", str(page), "--force"])
+        assert result.exit_code == 0, result.output
+        assert "Error to be expected" in page.read_text()
+    assert "epsilon" in runner.invoke(cli.app, ["plan", "--help"]).stdout
+
+    compared = runner.invoke(
+        cli.app,
+        [
+            *("compare", str(table), "--schema", str(schema), "--algorithm", "auto", "--algorithm", "one-shot"),
+            *("--epsilon", "2", "--workers", "1", "--out", str(tmp_path / "c.json")),
+        ],
+    )
+    assert compared.exit_code == 0, compared.output
+    assert "epsilon 2" in compared.stdout and "not tried: one-shot" in compared.stdout
+    markdown = tmp_path / "c.md"
+    assert runner.invoke(cli.app, ["report", str(tmp_path / "c.json"), "--out", str(markdown)]).exit_code == 0
+    assert markdown.read_text().startswith("# Algorithms compared on simulated labels")
+    as_json = ["compare", str(table), "--schema", str(schema), "--algorithm", "auto", "--epsilon", "2", "--json"]
+    assert set(json.loads(runner.invoke(cli.app, [*as_json, "--workers", "1"]).stdout)["errors"]) == {"auto"}
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+@pytest.mark.parametrize("with_schema", [True, False])
+def test_plan_and_compare_never_open_the_label_or_a_private_column(
+    tmp_path: Path, schema: Path, kind: str, with_schema: bool
+) -> None:
+    """The cells of both columns are damaged: whoever touches them fails, as fit does."""
+    rng = np.random.default_rng(0)
+    rooms, age = rng.uniform(1, 9, size=200), rng.uniform(0, 90, size=200)
+    path = tmp_path / f"homes.{kind}"
+    if kind == "csv":
+        lines = [
+            f"{a},{b},{'77.123' if i else 'secret'},{'' if i else 'secret'}"
+            for i, (a, b) in enumerate(zip(rooms, age, strict=True))
+        ]
+        path.write_text("rooms,age,income,price\n" + "\n".join(lines) + "\n")
+    else:
+        columns = {"rooms": rooms, "age": age, "income": rooms, "price": age}
+        pyarrow.parquet.write_table(pyarrow.table(columns), path, compression="none", use_dictionary=False)
+        content = bytearray(path.read_bytes())
+        groups = pyarrow.parquet.read_metadata(path)
+        for group in range(groups.num_row_groups):
+            for number in (2, 3):
+                chunk = groups.row_group(group).column(number)
+                start = chunk.data_page_offset
+                content[start : start + chunk.total_compressed_size] = b"\xff" * chunk.total_compressed_size
+        path.write_bytes(content)
+    options = ["--schema", str(schema)]
+    if not with_schema:
+        options = ["--label", "price", "--label-bounds", "0,500", "--private", "income=0,100"]
+    for command in (["plan"], ["compare", "--algorithm", "auto", "--epsilon", "1"]):
+        result = runner.invoke(cli.app, [command[0], str(path), *command[1:], *options, "--workers", "1", "--json"])
+        assert result.exit_code == 0, f"{result.output} {result.exception!r}"
+        assert "secret" not in result.output
+    failed = runner.invoke(cli.app, ["fit", str(path), *options, "--out", str(tmp_path / "model")])
+    assert isinstance(failed.exception, SchemaError)
+    assert "secret" not in str(failed.exception)
+
+
+@pytest.mark.parametrize(
+    ("command", "target", "message"),
+    [
+        (["fit", "{table}", "--schema", "{schema}", "--out", "{dir}/m"], "fit_file", "the cost is in the ledger"),
+        (["plan", "{table}", "--schema", "{schema}"], "plan_file", "nothing was spent"),
+        (["compare", "{table}", "--schema", "{schema}"], "compare_file", "nothing was spent"),
+    ],
+)
+def test_an_interrupted_command_says_what_became_of_it(
+    command: list[str], target: str, message: str, table: Path, schema: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"conddp.files.{target}", stop)
+    places = {"table": str(table), "schema": str(schema), "dir": str(table.parent)}
+    result = runner.invoke(cli.app, [argument.format(**places) for argument in command])
+    assert result.exit_code == 130
+    assert message in result.stderr
+
+
+def test_a_huge_epsilon_is_allowed_and_called_what_it_is(table: Path, schema: Path, tmp_path: Path) -> None:
+    arguments = ["fit", str(table), "--schema", str(schema), "--epsilon", "1000", "--out", str(tmp_path / "m")]
+    result = runner.invoke(cli.app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "(1000, 1e-06)-differentially private" in " ".join(result.stdout.split())
+    page = tmp_path / "page.md"
+    assert runner.invoke(cli.app, ["report", str(tmp_path / "m"), "--out", str(page)]).exit_code == 0
+    assert "protects hardly anyone" in page.read_text()
+
+
+def test_the_demo_ends_with_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_or_skip("boston_housing")
+    monkeypatch.setattr("conddp.demo.EPSILONS", (1.0, 4.0))
+    monkeypatch.setattr("conddp.demo.make_plan", partial(make_plan, algorithms=["auto"]))
+    result = runner.invoke(cli.app, ["demo", "--out", str(tmp_path), "--seeds", "1", "--data", "boston_housing"])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "report.html").read_text().count('<svg class="chart"') >= 4
+    assert load_model(tmp_path / "model").guarantee.epsilon == 1.0
+    assert runner.invoke(cli.app, ["demo", "--data", "iris"]).exit_code == 2
+
+
 BAD_FITS: list[tuple[str, list[str], int, str]] = [
     ("missing file", ["fit", "{dir}/none.csv", "--schema", "{schema}", "--out", "{dir}/m"], 1, "does not exist"),
     ("a folder", ["fit", "{dir}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "is a folder"),
@@ -330,6 +447,25 @@ BAD_FITS: list[tuple[str, list[str], int, str]] = [
         1,
         "BudgetExceeded: fitting with epsilon=1 needs epsilon=1",
     ),
+    ("plan without a file", ["plan", "{dir}/none.csv", "--schema", "{schema}"], 1, "does not exist"),
+    ("plan to text", ["plan", "{table}", "--schema", "{schema}", "--out", "{dir}/p.txt"], 2, ".json, .html or .md"),
+    ("plan over a file", ["plan", "{table}", "--schema", "{schema}", "--out", "{fake}"], 2, ".json, .html or .md"),
+    ("plan epsilon 0", ["plan", "{table}", "--schema", "{schema}", "--epsilon", "0"], 2, "above 0"),
+    ("plan delta 1", ["plan", "{table}", "--schema", "{schema}", "--delta", "1"], 2, "strictly between"),
+    ("plan head", ["plan", "{table}", "--schema", "{schema}", "--head", "tree"], 2, "'tree'"),
+    ("plan gap", ["plan", "{gappublic}", "--schema", "{schema}"], 1, "column 'rooms' contains NaN or infinity"),
+    ("compare algorithm", ["compare", "{table}", "--schema", "{schema}", "--algorithm", "ols"], 2, "'ols'"),
+    (
+        "compare nothing usable",
+        ["compare", "{table}", "--schema", "{schema}", "--algorithm", "one-shot", "--workers", "1"],
+        1,
+        "no algorithm of ['one-shot'] can be used here",
+    ),
+    ("report of nothing", ["report", "{dir}/none", "--out", "{dir}/r.html"], 1, "there is no model folder"),
+    ("report of a table", ["report", "{table}", "--out", "{dir}/r.html"], 1, "is not valid JSON"),
+    ("report of JSON", ["report", "{json}", "--out", "{dir}/r.html"], 1, "neither a plan nor a comparison"),
+    ("report of a newer plan", ["report", "{newer}", "--out", "{dir}/r.html"], 1, "newer than this conddp reads"),
+    ("report of a damaged plan", ["report", "{damaged}", "--out", "{dir}/r.html"], 1, "is damaged"),
     ("no model", ["predict", "{dir}/m", "{table}", "--out", "{dir}/p.csv"], 1, "there is no model folder"),
     ("predict to text", ["predict", "{dir}/m", "{table}", "--out", "{dir}/p.txt"], 1, ".parquet or .csv"),
     ("not a ledger", ["ledger", "show", "{table}"], 1, "is damaged"),
@@ -358,6 +494,10 @@ def test_bad_input_is_explained_and_shows_no_private_value(
         "other": ("other.csv", "a,b\n1,77.123\n"),
         "gap": ("gap.csv", "rooms,age,income,price\n1,2,77.123,4\n2,3,,5\n"),
         "mixed": ("mixed.csv", "rooms,age,income,price\n1,2,77.123,4\n2,3,much,5\n"),
+        "gappublic": ("gappublic.csv", "rooms,age,income,price\n,2,77.123,4\n2,3,1,5\n"),
+        "json": ("some.json", "[1, 2]"),
+        "newer": ("newer.json", '{"conddp_plan": 99}'),
+        "damaged": ("damaged.json", '{"conddp_plan": 1, "schema": 7}'),
         "nohead": ("nohead.csv", "1,2,77.123,4\n2,3,5,5\n"),
         "twice": ("twice.csv", "rooms,rooms,age,income,price\n1,1,2,77.123,4\n"),
     }

@@ -1,0 +1,162 @@
+"""What a report is made of: sections of paragraphs, facts, tables and charts. How it looks is decided elsewhere."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+__all__ = ["Block", "Chart", "Document", "Dots", "Facts", "Formula", "Reference", "Section", "Series", "Table", "Text"]
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A line of mathematics, in characters that need no typesetting; a power follows a caret: e^x."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names with their values."""
+
+    facts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells; columns after the first ``num_text`` ones are numbers."""
+
+    caption: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    num_text: int = 1
+
+
+@dataclass(frozen=True)
+class Series:
+    """A curve, with a band around it if ``low`` and ``high`` are given."""
+
+    name: str
+    y: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A horizontal line to compare curves with."""
+
+    name: str
+    y: float
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Curves over common positions.
+
+    Parameters
+    ----------
+    title : str
+        What is drawn; also what is read out instead of it.
+    x_label, y_label : str
+        Of the axes.
+    x : tuple of float
+        Positions.
+    series : tuple of Series
+        The curves.
+    references : tuple of Reference
+        Lines to compare with.
+    log_x, log_y : bool
+        Logarithmic axes.
+    highest : float, optional
+        Curves above this value leave the chart.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    x: tuple[float, ...]
+    series: tuple[Series, ...]
+    references: tuple[Reference, ...] = ()
+    log_x: bool = False
+    log_y: bool = False
+    highest: float | None = None
+
+    def as_table(self) -> Table:
+        """The numbers that are drawn."""
+        heads = (self.x_label, *(each.name for each in self.series), *(each.name for each in self.references))
+        rows = tuple(
+            (
+                show(x),
+                *(show(each.y[place]) if place < len(each.y) else "" for each in self.series),
+                *(show(each.y) for each in self.references),
+            )
+            for place, x in enumerate(self.x)
+        )
+        return Table(self.title, heads, rows)
+
+
+@dataclass(frozen=True)
+class Dots:
+    """Values by name, each with a bar of two standard deviations to both sides."""
+
+    title: str
+    x_label: str
+    names: tuple[str, ...]
+    values: tuple[float, ...]
+    deviations: tuple[float, ...]
+
+
+Block = Text | Formula | Facts | Table | Chart | Dots
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with what follows."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A report.
+
+    Parameters
+    ----------
+    title : str
+        The heading.
+    lead : str
+        What matters most, in a sentence or two.
+    sections : tuple of Section
+        The rest.
+    """
+
+    title: str
+    lead: str
+    sections: tuple[Section, ...]
+
+    def tables(self) -> Iterator[Table]:
+        """All tables, those behind charts included."""
+        for section in self.sections:
+            for block in section.blocks:
+                if isinstance(block, Table):
+                    yield block
+                elif isinstance(block, Chart):
+                    yield block.as_table()
+
+
+def show(value: float) -> str:
+    """A number in four digits."""
+    return f"{value:.4g}"
+
+
+def join(names: Sequence[str], *, most: int = 12) -> str:
+    """Names in a row, the first ones if there are many."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

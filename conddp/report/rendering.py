@@ -1,0 +1,143 @@
+"""Documents as HTML, Markdown and JSON."""
+
+import json
+import re
+from dataclasses import asdict
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from conddp.errors import SchemaError
+from conddp.report.charts import MOST_MARKERS, render_chart, render_dots, render_marker
+from conddp.report.document import Block, Chart, Document, Dots, Facts, Formula, Section, Table, Text, show
+
+__all__ = ["render_html", "render_json", "render_markdown", "write_report"]
+
+
+def write_report(document: Document, path: Path, *, overwrite: bool = False) -> Path:
+    """Write a document to a file: HTML, Markdown or JSON by its suffix."""
+    renderers = {".html": render_html, ".md": render_markdown, ".json": render_json}
+    if path.suffix not in renderers:
+        raise SchemaError(f"a report is written to .html, .md or .json, got '{path}'.")
+    if path.exists() and not overwrite:
+        raise SchemaError(f"'{path}' exists already. Name another file, or overwrite it with --force.")
+    text = renderers[path.suffix](document)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def render_html(document: Document) -> str:
+    """One page that needs nothing else: no script, no remote file."""
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+    folder = files("conddp.report")
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(folder.joinpath("page.html.j2").read_text(encoding="utf-8"))
+    numbers = iter(range(1, 1000))
+    sections = [
+        {
+            "title": section.title,
+            "anchor": _anchor(section.title),
+            "blocks": [_html(b, numbers) for b in section.blocks],
+        }
+        for section in document.sections
+    ]
+    style = Markup(folder.joinpath("page.css").read_text(encoding="utf-8"))
+    return template.render(document=document, sections=sections, style=style)
+
+
+def _html(block: Block, numbers: Any) -> dict[str, Any]:
+    """What the template needs of a block; text stays text and is escaped there."""
+    from markupsafe import Markup
+
+    kind = type(block).__name__.lower()
+    if isinstance(block, Chart):
+        legend = [
+            {
+                "key": Markup(_key(f'<line class="curve s{place}" x1="-9" x2="9" y1="0" y2="0"/>{marker}')),
+                "name": each.name,
+            }
+            for place, each in enumerate(block.series)
+            for marker in (render_marker(place, 0, 0) if len(block.x) <= MOST_MARKERS else "",)
+        ]
+        legend += [
+            {"key": Markup(_key(f'<line class="reference r{place}" x1="-9" x2="9" y1="0" y2="0"/>')), "name": each.name}
+            for place, each in enumerate(block.references)
+        ]
+        svg = Markup(render_chart(block, number=next(numbers)))
+        return {"kind": kind, "chart": block, "svg": svg, "legend": legend, "table": block.as_table()}
+    if isinstance(block, Dots):
+        return {"kind": kind, "chart": block, "svg": Markup(render_dots(block, number=next(numbers)))}
+    if isinstance(block, Formula):
+        return {
+            "kind": kind,
+            "formula": Markup(
+                re.sub(r"\^(\S+)", lambda power: f"<sup>{power[1].replace('-', '−')}</sup>", escape(block.text))
+            ),
+        }
+    return {"kind": kind, "block": block}
+
+
+def _key(content: str) -> str:
+    """A piece of a curve, for the legend."""
+    return f'<svg class="key" viewBox="-9 -9 18 18" aria-hidden="true">{content}</svg>'
+
+
+def render_markdown(document: Document) -> str:
+    """The same content as Markdown: charts become tables."""
+    parts = [f"# {_mark(document.title)}", _mark(document.lead)]
+    for section in document.sections:
+        parts.append(f"## {_mark(section.title)}")
+        parts += [_markdown(block) for block in section.blocks]
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown(block: Block) -> str:
+    if isinstance(block, Text):
+        return _mark(block.text)
+    if isinstance(block, Formula):
+        return f"    {block.text}"
+    if isinstance(block, Facts):
+        return "\n".join(f"- {_mark(name)}: {_mark(value)}" for name, value in block.facts)
+    if isinstance(block, Chart):
+        block = block.as_table()
+    if isinstance(block, Dots):
+        rows = tuple(
+            (name, show(value), show(deviation))
+            for name, value, deviation in zip(block.names, block.values, block.deviations, strict=True)
+        )
+        block = Table(block.title, ("", block.x_label, "standard deviation"), rows)
+    rule = "|" + "".join("---|" if place < block.num_text else "---:|" for place in range(len(block.heads)))
+    lines = ["| " + " | ".join(_mark(cell) for cell in row) + " |" for row in block.rows]
+    head = "| " + " | ".join(_mark(cell) for cell in block.heads) + " |"
+    return "\n".join([f"{_mark(block.caption)}", "", head, rule, *lines])
+
+
+def _mark(text: str) -> str:
+    """Escape what Markdown would take for markup."""
+    return re.sub(r"([\\`*_|<>\[\]#])", r"\\\1", text).replace("\n", " ")
+
+
+def render_json(document: Document) -> str:
+    """The same content as JSON."""
+
+    def encode(section: Section) -> dict[str, Any]:
+        return {
+            "title": section.title,
+            "blocks": [{"kind": type(block).__name__.lower(), **asdict(block)} for block in section.blocks],
+        }
+
+    content = {
+        "conddp_report": 1,
+        "title": document.title,
+        "lead": document.lead,
+        "sections": [encode(section) for section in document.sections],
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")

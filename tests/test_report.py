@@ -1,0 +1,349 @@
+"""Reports: what they say, that all three forms say it, and that nothing private is in them."""
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conddp.algorithms import CondDP, CondNewton, NonPrivate, RROnBins
+from conddp.algorithms.algorithm import Algorithm
+from conddp.comparison import Comparison, compare_algorithms
+from conddp.data import Dataset, Labels, PrivateFeatures, PublicFeatures
+from conddp.design import Design
+from conddp.errors import SchemaError
+from conddp.ledger import PrivacyBudget, PrivacyLedger
+from conddp.models import MLP, Head, Linear
+from conddp.neighbouring import Neighbouring
+from conddp.noise import RandomSource
+from conddp.planning import Plan
+from conddp.report import (
+    render_html,
+    render_json,
+    render_markdown,
+    report_comparison,
+    report_fit,
+    report_plan,
+    write_report,
+)
+from conddp.report.charts import render_chart, render_dots
+from conddp.report.document import Chart, Document, Dots, Reference, Section, Series, Table
+from conddp.saving import SavedModel, load_model, save_model
+from conddp.schema import Bounds, Schema
+
+NASTY = "<script>alert('x')</script> & |`*_"
+PUBLIC, PRIVATE, LABEL = ("rooms", NASTY), "income", "price"
+SCHEMA = Schema.of(label=LABEL, label_bounds=(0, 10), public=PUBLIC, private={PRIVATE: (0, 5)})
+
+
+def make_saved(
+    folder: Path,
+    algorithm: Algorithm | None = None,
+    head: Head | None = None,
+    *,
+    neighbouring: Neighbouring = Neighbouring.REPLACE,
+    private: bool = True,
+    budget: PrivacyBudget | None = None,
+) -> SavedModel:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2))
+    label = Labels(5 + X[:, 0] + rng.normal(size=500), Bounds(0, 10), LABEL)
+    income = PrivateFeatures(rng.uniform(0, 5, size=(500, 1)), (Bounds(0, 5),), (PRIVATE,))
+    dataset = Dataset(PublicFeatures(X, PUBLIC), income if private else None, label)
+    budget = budget or PrivacyBudget(1.0, 1e-6)
+    algorithm = algorithm or CondNewton()
+    ledger = PrivacyLedger(algorithm.cost(budget), neighbouring=neighbouring)
+    result = algorithm.fit(
+        dataset, budget, head=head, neighbouring=neighbouring, random_source=RandomSource.of(0), ledger=ledger
+    )
+    schema = SCHEMA if private else Schema.of(label=LABEL, label_bounds=(0, 10), public=PUBLIC)
+    save_model(folder, result, schema, ledger, Design.of(dataset.public))
+    return load_model(folder)
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    return compare_algorithms(
+        PublicFeatures(X, PUBLIC),
+        private={PRIVATE: Bounds(0, 5)},
+        algorithms=["auto", "dpsgd", "rr-on-bins", "mean"],
+        epsilons=(0.5, 1.0),
+    )
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory, comparison: Comparison) -> dict[str, Document]:
+    saved = make_saved(tmp_path_factory.mktemp("report") / "model")
+    plan = Plan(SCHEMA, 1.0, saved.design, comparison)
+    return {
+        "fit": report_fit(saved, plan),
+        "plan": report_plan(plan),
+        "comparison": report_comparison(comparison),
+    }
+
+
+class Page(HTMLParser):
+    """Text, tags and attributes of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.text = ""
+        self.open: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        if tag not in ("meta", "link", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"</{tag}> closes something else"
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.mark.parametrize("kind", ["fit", "plan", "comparison"])
+def test_the_page_is_whole_and_needs_nothing_else(documents: dict[str, Document], kind: str) -> None:
+    text = render_html(documents[kind])
+    page = Page(text)
+    assert page.open == []
+    assert "script" not in page.tags
+    assert len(page.ids) == len(set(page.ids))
+    for tag, name, value in page.attributes:
+        assert not name.startswith("on"), f"{tag} {name}"
+        if name in ("href", "src"):
+            assert value.startswith(("#", "data:"))
+            assert value[1:] in page.ids or not value.startswith("#")
+        if name in ("aria-labelledby", "clip-path"):
+            assert all(each in page.ids for each in value.removeprefix("url(#").removesuffix(")").split())
+    assert "http:" not in text and "https:" not in text
+    for landmark in ("header", "nav", "main", "footer"):
+        assert page.tags.count(landmark) == 1
+    assert page.tags.count("h1") == 1
+    assert text.startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("kind", ["fit", "plan", "comparison"])
+def test_all_three_forms_say_the_same(documents: dict[str, Document], kind: str) -> None:
+    document = documents[kind]
+    page = Page(render_html(document)).text
+    markdown = re.sub(r"\\([\\`*_|<>\[\]#])", r"\1", render_markdown(document))
+    stored = json.loads(render_json(document))
+    assert [section["title"] for section in stored["sections"]] == [section.title for section in document.sections]
+    whole = json.dumps(stored, ensure_ascii=False)
+    for table in document.tables():
+        for cell in (table.caption, *table.heads, *(cell for row in table.rows for cell in row)):
+            assert cell in page and cell in markdown
+    for section in document.sections:
+        for text in (section.title, *(block.text for block in section.blocks if hasattr(block, "text"))):
+            assert json.dumps(text, ensure_ascii=False)[1:-1] in whole
+            if "^" not in text:
+                assert text in page
+            assert text in markdown
+
+
+def test_what_looks_like_markup_stays_text(documents: dict[str, Document]) -> None:
+    text = render_html(documents["fit"])
+    assert "<script" not in text and NASTY in Page(text).text
+    assert "<script" not in render_markdown(documents["fit"]).replace("\\<", "")
+
+
+def test_a_fit_says_what_a_privacy_officer_asks(documents: dict[str, Document]) -> None:
+    text = Page(render_html(documents["fit"])).text
+    assert "Private model of 'price'" in text
+    assert "changed by a factor of at most 2.72, up to an extra chance of 1e-06" in text
+    assert "be right with a chance of at most 73.1%" in text
+    assert "P[M(D) ∈ S] ≤ e1 · P[M(D′) ∈ S] + 10−6" in text
+    assert "This model is (1, 1e-06)-differentially private" in text
+    assert "noisy sums of clamped residuals times rows" in text
+    assert "epsilon=0 at delta=0" in text  # what is left
+    assert "0 to 5" in text and "0 to 10" in text  # declared ranges
+    assert "from a fixed seed" in text
+    assert "rr-on-bins" in text and "protects labels only" in text  # what the plan could not try
+    titles = [section.title for section in documents["fit"].sections]
+    assert titles == [
+        "What is guaranteed",
+        "What is public and what is not",
+        "What was spent",
+        "Error to be expected",
+        "The model",
+        "How training went",
+        "The public columns",
+        "Settings and versions",
+    ]
+
+
+def test_coefficients_come_with_their_deviations(tmp_path: Path) -> None:
+    saved = make_saved(tmp_path / "model")
+    table = next(table for table in report_fit(saved).tables() if table.caption.startswith("Coefficients"))
+    slopes, private, intercept = saved.model.compute_linear_coefficients()
+    assert [row[0] for row in table.rows] == [*PUBLIC, PRIVATE, "intercept"]
+    assert [float(row[1]) for row in table.rows] == pytest.approx([*slopes, *private, intercept], rel=1e-3)
+    assert [float(row[2]) for row in table.rows] == pytest.approx(saved.diagnostics.coefficient_deviations, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "head", "private", "found"),
+    [
+        (CondDP(num_steps=40), Linear(), True, "How training went"),
+        (CondDP(num_steps=10), MLP(hidden=(4,)), True, "parameters. Its weights are in the model's folder."),
+        (RROnBins(), Linear(), False, "1-differentially private"),
+        (CondNewton(), MLP(hidden=(4,)), False, "How training went"),
+    ],
+)
+def test_every_kind_of_model_has_a_report(
+    tmp_path: Path, algorithm: Algorithm, head: Head, private: bool, found: str
+) -> None:
+    document = report_fit(make_saved(tmp_path / "model", algorithm, head, private=private))
+    assert found in Page(render_html(document)).text
+    assert found in render_markdown(document)
+
+
+def test_a_model_that_is_not_private_is_not_called_so(tmp_path: Path) -> None:
+    budget = PrivacyBudget(1.0, 1e-6)
+    text = render_markdown(report_fit(make_saved(tmp_path / "model", NonPrivate(), private=False, budget=budget)))
+    assert text.startswith("# Model of 'price', not private")
+    assert "NOT differentially private" in text
+    assert "Private model" not in text and "factor of at most" not in text
+
+
+def test_the_weaker_relation_is_named(tmp_path: Path) -> None:
+    text = render_markdown(report_fit(make_saved(tmp_path / "model", neighbouring=Neighbouring.ZERO_OUT)))
+    assert "under the weaker relation ZERO\\_OUT" in text
+    assert "contribute nothing" in text
+    assert "anything else within the declared ranges" not in text
+
+
+def test_no_private_value_is_in_any_form(tmp_path: Path) -> None:
+    saved = make_saved(tmp_path / "model")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2))
+    label = 5 + X[:, 0] + rng.normal(size=500)
+    for text in (render_html(report_fit(saved)), render_json(report_fit(saved)), render_markdown(report_fit(saved))):
+        numbers = set(re.findall(r"-?\d+\.\d{3,}", text))
+        for value in label:
+            assert not numbers & {f"{value:.{digits}g}" for digits in (5, 6, 8, 17)}
+
+
+def test_the_course_is_of_released_numbers(tmp_path: Path) -> None:
+    saved = make_saved(tmp_path / "model", CondDP(num_steps=64))
+    steps, distances = saved.diagnostics.steps, saved.diagnostics.distances
+    assert steps == tuple(range(2, 65, 2))
+    assert distances[0] > distances[-1] >= 0
+    newton = make_saved(tmp_path / "newton").diagnostics
+    assert len(newton.steps) == len(newton.distances) == len(newton.residual_deviations)
+    assert newton.distances[-1] == 0.0
+
+
+def test_reports_are_written_by_suffix_and_not_over_others(tmp_path: Path, documents: dict[str, Document]) -> None:
+    for suffix, start in ((".html", "<!doctype"), (".md", "# "), (".json", "{")):
+        path = write_report(documents["plan"], tmp_path / "deep" / f"page{suffix}")
+        assert path.read_text(encoding="utf-8").startswith(start)
+        with pytest.raises(SchemaError, match="exists already"):
+            write_report(documents["plan"], path)
+        write_report(documents["plan"], path, overwrite=True)
+    with pytest.raises(SchemaError, match=r"\.html, \.md or \.json"):
+        write_report(documents["plan"], tmp_path / "page.pdf")
+
+
+def parse(svg: str) -> ElementTree.Element:
+    return ElementTree.fromstring(svg)
+
+
+def make_chart(y: tuple[float, ...], *, log: bool = False, highest: float | None = None) -> Chart:
+    x = tuple(float(2**place) for place in range(len(y)))
+    series = (Series("a & b", y, tuple(v * 0.9 for v in y), tuple(v * 1.1 for v in y)),)
+    return Chart("t < u", "x", "y", x, series, (Reference("level", 1.0),), log_x=True, log_y=log, highest=highest)
+
+
+@pytest.mark.parametrize("y", [(1.0, 2.0, 4.0), (1.0, 1.0, 1.0), (1e-9, 1.0, 1e9), (5.0,), (0.5, 0.25, 0.125)])
+@pytest.mark.parametrize("log", [False, True])
+def test_points_lie_where_their_values_say(y: tuple[float, ...], log: bool) -> None:
+    svg = parse(render_chart(make_chart(y, log=log)))
+    polyline = svg.find(".//polyline")
+    assert polyline is not None
+    points = [tuple(map(float, pair.split(","))) for pair in polyline.attrib["points"].split()]
+    assert len(points) == len(y)
+    assert all(70 <= left <= 624 and 14 <= top <= 308.1 for left, top in points)
+    assert [left for left, _ in points] == sorted(left for left, _ in points)
+    order = np.argsort(y, kind="stable")
+    tops = [points[place][1] for place in order]
+    assert tops == sorted(tops, reverse=True)  # a larger value is higher up
+    if len(y) == 3:  # positions double, on a logarithmic axis: even steps
+        assert points[1][0] - points[0][0] == pytest.approx(points[2][0] - points[1][0], abs=0.2)
+
+
+def test_a_chart_can_be_read_out() -> None:
+    svg = parse(render_chart(make_chart((1.0, 2.0))))
+    assert svg.attrib["role"] == "img"
+    title, description = svg.find("title"), svg.find("desc")
+    assert title is not None and title.text == "t < u"
+    assert description is not None and "a & b goes from 1 to 2; level is at 1" in (description.text or "")
+
+
+def test_ticks_are_round_and_few() -> None:
+    for y, log in (((0.013, 0.9), True), ((17.2, 18.5), False), ((1e-3, 1e7), True), ((0.0, 1.0), False)):
+        svg = parse(render_chart(make_chart(y, log=log)))
+        labels = [each.text for each in svg.iter("text") if each.attrib.get("text-anchor") == "end"]
+        assert 2 <= len(labels) <= 9
+        digits = [(text or "").replace("−", "-") for text in labels]
+        assert all(len(f"{float(text):g}".replace(".", "").lstrip("0")) <= 6 for text in digits)
+
+
+def test_what_is_too_high_leaves_the_chart_and_not_the_table() -> None:
+    chart = make_chart((1.0, 2.0, 500.0), highest=3.0)
+    svg = parse(render_chart(chart))
+    labels = [float(each.text or "") for each in svg.iter("text") if each.attrib.get("text-anchor") == "end"]
+    assert max(labels) <= 3.2
+    assert chart.as_table().rows[-1][1] == "500"
+
+
+def test_dots_have_bars_of_two_deviations() -> None:
+    svg = parse(render_dots(Dots("t", "x", ("a", "b" * 40), (1.0, -1.0), (0.25, 0.5))))
+    bars = [each for each in svg.iter("line") if "bar" in each.attrib["class"]]
+    widths = [float(bar.attrib["x2"]) - float(bar.attrib["x1"]) for bar in bars]
+    assert widths[1] == pytest.approx(2 * widths[0], rel=0.01)
+    assert any((each.text or "").endswith("…") for each in svg.iter("text"))
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(first: str, second: str) -> float:
+    light, dark = sorted((luminance(first), luminance(second)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", [0, 1])
+def test_text_and_curves_stand_out_in_both_themes(theme: int) -> None:
+    style = files("conddp.report").joinpath("page.css").read_text(encoding="utf-8")
+    colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", style.split(":root {")[1 + theme]))
+    for name in ("ink", "soft", "link"):
+        assert contrast(colours[name], colours["paper"]) >= 4.5, name  # WCAG AA for text
+    assert contrast(colours["ink"], colours["raised"]) >= 4.5
+    for number in range(8):
+        assert contrast(colours[f"s{number}"], colours["paper"]) >= 3.0, number  # WCAG AA for graphics
+
+
+def test_empty_sections_and_odd_tables_do_not_break_the_page() -> None:
+    document = Document("t", "l", (Section("s", ()), Section("s 2", (Table("c", ("h",), ()),))))
+    assert Page(render_html(document)).open == []
+    assert render_markdown(document).count("##") == 2
