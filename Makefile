@@ -2,9 +2,11 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Without the variable the theme advertises its successor on every run. Not --quiet: --strict then counts no warnings.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: setup demo test test-all check bench clean
+.PHONY: setup demo test test-all check docs bench clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -21,13 +23,17 @@ $(VENV)/.dev: $(VENV)/.demo
 
 setup: $(VENV)/.dev            ## everything for development
 
-demo: $(VENV)/.demo            ## private models on two data sets: a table and a figure
-	$(BIN)/python -m conddp.demo
+demo: $(VENV)/.demo            ## private models on two data sets: tables and report.html
+	$(BIN)/conddp demo
 
-check: $(VENV)/.dev            ## format, lint, types
+check: $(VENV)/.dev            ## format, lint, types, and that the site can be built
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(MKDOCS)
+
+docs: $(VENV)/.dev             ## the documentation site: open site/index.html
+	$(MKDOCS)
 
 test: check                    ## the fast suite, what CI runs
 	$(BIN)/python -m pytest -n 2 -m "not slow"
@@ -39,4 +45,4 @@ bench: $(VENV)/.dev            ## speed against Opacus, in one process
 	$(BIN)/python benchmarks/opacus_steps.py
 
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -82,7 +82,9 @@ def init_schema(
 def plan(
     data: DataFile,
     epsilon: Annotated[float, typer.Option(help="Privacy loss of the fit to come.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="Chance that the bound on it fails.")] = 1e-6,
+    delta: Annotated[
+        float, typer.Option(help="What that bound may miss; well below one over the number of records.")
+    ] = 1e-6,
     schema: SchemaFile = None,
     label: LabelName = None,
     label_bounds: LabelBounds = None,
@@ -119,7 +121,7 @@ def plan(
     _print(_make_design_table(made.design))
     for remark in made.design.list_remarks():
         _print(f"! {remark}")
-    _print("")
+    _print(f"\n{_describe_errors(made.comparison)}")
     _print(_make_comparison_table(made.comparison))
     _print(f"\n{made.recommendation}")
     if out:
@@ -169,6 +171,7 @@ def compare(
     if as_json:
         _print_json(made.to_json())
         return
+    _print(_describe_errors(made))
     _print(_make_comparison_table(made))
     for name, reason in made.skipped.items():
         _print(f"not tried: {name}: {reason}")
@@ -215,7 +218,9 @@ def fit(
     data: DataFile,
     out: Annotated[Path, typer.Option(help="Folder for the model; it must not exist.", show_default=False)],
     epsilon: Annotated[float, typer.Option(help="Privacy loss of this fit.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="Chance that the bound on it fails.")] = 1e-6,
+    delta: Annotated[
+        float, typer.Option(help="What that bound may miss; well below one over the number of records.")
+    ] = 1e-6,
     schema: SchemaFile = None,
     label: LabelName = None,
     label_bounds: LabelBounds = None,
@@ -496,16 +501,19 @@ def _draw_sparkline(values: tuple[float, ...]) -> str:
     return "".join("▁▂▃▄▅▆▇█"[round(7 * (log(value) - low) / (high - low))] for value in shown)
 
 
+def _describe_errors(comparison: Any) -> str:
+    return (
+        f"Error on simulated labels over that of least squares without privacy, {comparison.head} head, delta "
+        f"{comparison.delta:g}:"
+    )
+
+
 def _make_comparison_table(comparison: Any) -> Any:
     heads = [f"epsilon {epsilon:g}" for epsilon in comparison.epsilons]
     table = _make_table("algorithm", *heads, right=tuple(heads))
-    table.title = (
-        f"Error on simulated labels over that of least squares without privacy ({comparison.head} head, "
-        f"delta {comparison.delta:g})"
-    )
-    table.title_justify = "left"
     for name in comparison.errors:
-        _add_row(table, name, *(f"{error:.3f}" for error in comparison.mean(name)))
+        shown = "mean, private" if name == "mean" else name
+        _add_row(table, shown, *(f"{error:.3f}" for error in comparison.mean(name)))
     _add_row(table, "mean, not private", *[f"{comparison.mean_constant:.3f}"] * len(heads))
     return table
 

@@ -160,8 +160,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         positive(epsilon=self.epsilon)
         check_delta(self.delta)
         bounds = Bounds.of(self.label_bounds, column="label")
-        algorithm: Algorithm = _resolve(ALGORITHMS, algorithm=self.algorithm)
-        head: Head = _resolve(HEADS, head=self.head)
+        algorithm: Algorithm = _resolve(ALGORITHMS, Algorithm, algorithm=self.algorithm)
+        head: Head = _resolve(HEADS, tuple(map(type, HEADS.values())), head=self.head)
         neighbouring = _resolve_neighbouring(self.neighbouring)
         source = RandomSource.of(self.random_state)
         budget = PrivacyBudget(float(self.epsilon), float(self.delta))
@@ -270,13 +270,13 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         return tags
 
 
-def _resolve(known: Mapping[str, Any], **argument: Any) -> Any:
+def _resolve(known: Mapping[str, Any], kind: type[Any] | tuple[type[Any], ...], **argument: Any) -> Any:
     """An instance, from itself or from its name."""
     ((name, value),) = argument.items()
     if isinstance(value, str):
         one_of(known, **argument)
         return known[value]
-    if isinstance(value, type) or not isinstance(value, tuple(type(each) for each in known.values())):
+    if isinstance(value, type) or not isinstance(value, kind):
         listed = ", ".join(repr(choice) for choice in known)
         raise ValueError(f"{name} must be one of {listed} or an instance, got {value!r}.")
     return value

@@ -40,7 +40,7 @@ from conddp.schema import Bounds, Schema
 
 __all__ = ["ModelFileError", "SavedModel", "check_folder", "load_model", "save_model"]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 WEIGHTS, RECORD, LEDGER = "model.safetensors", "model.json", "ledger.jsonl"
 HEADS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Linear, MLP, FactorizationMachine, Wide)}
 
@@ -202,6 +202,11 @@ def _read_record(path: Path) -> dict[str, Any]:
         raise ModelFileError(
             f"'{path}' has format {record['conddp_model']}, newer than this conddp reads ({FORMAT_VERSION}). Install a "
             "newer conddp."
+        )
+    if record["conddp_model"] < FORMAT_VERSION:
+        raise ModelFileError(
+            f"'{path}' has format {record['conddp_model']}, of an older conddp than this one, which reads "
+            f"{FORMAT_VERSION}. Predict with the version that is named in it."
         )
     return record
 

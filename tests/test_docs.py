@@ -1,21 +1,33 @@
-"""What the documents say is run and compared."""
+"""What the documents say is run and compared, and the site has a page for everything."""
 
 import importlib
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import markdown
 import pytest
+import yaml
+
+from docs_tools.command_line import render_commands
+from docs_tools.docstrings import RoleError, convert_docstring
+from docs_tools.hooks import COPIES, REMOTE, find_left_overs, redirect_links
+from docs_tools.mathematics import FormulaError, MathExtension, render_formula
 
 ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n+```text\n(.*?)```)?", re.DOTALL)
+# What `conddp reproduce` leaves beside its page is not a page of the site.
+PAGES = sorted(path for path in DOCS.rglob("*.md") if path.parent.name != "reproduction" or path.name == "index.md")
 
 
-def run(program: str | Path) -> str:
+def run(program: str | Path, folder: Path = ROOT) -> str:
     arguments = [str(program)] if isinstance(program, Path) else ["-c", program]
     done = subprocess.run(
-        [sys.executable, "-W", "error", *arguments], capture_output=True, text=True, check=False, cwd=ROOT
+        [sys.executable, "-W", "error", *arguments], capture_output=True, text=True, check=False, cwd=folder
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -27,13 +39,19 @@ def test_readme_code_prints_what_it_says(number: int) -> None:
     assert run(code).split() == shown.split()  # the page breaks long lines
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=lambda page: page.name)
+def test_code_on_a_page_prints_what_it_says(page: Path, tmp_path: Path) -> None:
+    for code, shown in BLOCK.findall(page.read_text()):  # in one folder: a block may use files of those before it
+        assert run(code, tmp_path).split() == shown.split(), code
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_examples_run(path: Path) -> None:
     assert run(path)
 
 
 def rows() -> list[list[str]]:
-    text = (ROOT / "docs" / "paper_map.md").read_text()
+    text = (DOCS / "paper_map.md").read_text()
     table = [line for line in text.splitlines() if line.startswith("|")][2:]
     return [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in table]
 
@@ -55,9 +73,9 @@ def test_every_row_of_the_paper_map_names_what_exists(row: list[str]) -> None:
 
 
 def test_files_and_tests_named_in_the_documents_exist() -> None:
-    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
+    for page in (*ROOT.glob("*.md"), *PAGES):
         text = page.read_text()
-        for link in re.findall(r"\]\(([^)#]+)\)", text):
+        for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
             if not link.startswith("http"):
                 assert (page.parent / link).exists(), f"{page.name} links to {link}"
         for named in re.findall(r"`((?:tests|conddp|docs|benchmarks)/[\w/]+\.\w+)(?:::(\w+))?`", text):
@@ -79,7 +97,7 @@ def test_every_algorithm_and_head_is_in_the_readme() -> None:
 def test_the_page_on_reproduction_is_made_from_the_stored_results(tmp_path: Path) -> None:
     from conddp.experiments.reproduce import write_page
 
-    stored = ROOT / "docs" / "reproduction"
+    stored = DOCS / "reproduction"
     for path in (*stored.glob("*.csv"), *stored.glob("*.svg"), stored / "spectra.md"):
         (tmp_path / path.name).write_text(path.read_text())
     markdown, _ = write_page(tmp_path)
@@ -88,3 +106,170 @@ def test_the_page_on_reproduction_is_made_from_the_stored_results(tmp_path: Path
 
 def test_the_changelog_has_a_privacy_heading() -> None:
     assert "### Privacy" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def navigation() -> set[str]:
+    """Pages that mkdocs.yml names."""
+
+    def walk(entry: Any) -> Iterator[str]:
+        if isinstance(entry, str):
+            yield entry
+        elif isinstance(entry, dict):
+            for below in entry.values():
+                yield from walk(below)
+        else:
+            for below in entry:
+                yield from walk(below)
+
+    return set(walk(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
+
+
+def test_every_page_is_in_the_navigation_and_nothing_else() -> None:
+    assert navigation() == {path.relative_to(DOCS).as_posix() for path in PAGES} | set(COPIES.values())
+
+
+def test_every_algorithm_has_a_page_of_the_site() -> None:
+    from conddp.estimators import ALGORITHMS
+
+    described = {
+        name: [page for page in navigation() if re.fullmatch(r"algorithms/(?!index)\w+\.md|cond_newton\.md", page)]
+        for name in ALGORITHMS
+    }
+    for name, pages in described.items():
+        assert any(f'"{name}"' in (DOCS / page).read_text() for page in pages), f"no page describes {name}"
+        assert f'"{name}"' in (DOCS / "algorithms" / "index.md").read_text()
+
+
+def test_every_head_is_described() -> None:
+    from conddp.estimators import HEADS
+
+    text = (DOCS / "heads.md").read_text()
+    for name, head in HEADS.items():
+        assert f'"{name}"' in text
+        assert f"`{type(head).__name__}`" in text
+
+
+def test_every_module_is_in_the_reference() -> None:
+    listed = [
+        name for page in (DOCS / "api").glob("*.md") for name in re.findall(r"^::: (\S+)$", page.read_text(), re.M)
+    ]
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in (ROOT / "conddp").rglob("*.py")
+        if not path.name.startswith("_") and path.name not in ("cli.py", "demo.py")
+    }
+    assert len(listed) == len(set(listed))
+    assert set(listed) == modules, "every module has its line on one page of docs/api"
+
+
+def test_the_page_on_the_command_line_has_every_command_with_its_help() -> None:
+    from typer.main import get_command
+
+    from conddp.cli import app
+
+    page = render_commands(app, "conddp")
+
+    def walk(command: Any, path: str) -> None:
+        assert command.help, path
+        for name, below in getattr(command, "commands", {}).items():
+            assert f" `{path} {name}`\n" in page
+            walk(below, f"{path} {name}")
+
+    walk(get_command(app), "conddp")
+    assert "| `--epsilon" in page
+
+
+def draw(text: str) -> str:
+    return markdown.markdown(text, extensions=[MathExtension(), "tables"])
+
+
+def test_formulas_become_mathml() -> None:
+    assert draw("With $x_i$.") == (
+        '<p>With <math display="inline" alttext="x_i"><mrow><msub><mi>x</mi><mi>i</mi></msub></mrow></math>.</p>'
+    )
+    assert '<span class="formula"><math display="block"' in draw("So\n\n$$\\sum_i x_i\n  = 1$$\n")
+    assert "<mo>&lt;</mo>" in draw("$a < b$")
+    assert draw("$f(-c) - 1$").count('<mo form="prefix">') == 1  # a sign, and an operator
+    assert draw("| a |\n|---|\n| $x_1$ and $x_2$ |").count("<math") == 2
+
+
+@pytest.mark.parametrize("text", ["`$x$`", "    $x$", "5 $ and 6 $", "$5 and $6", r"\$x$"])
+def test_dollars_that_are_no_formula_stay(text: str) -> None:
+    assert "<math" not in draw(text)
+
+
+@pytest.mark.parametrize("formula", [r"\nosuchcommand x", r"\frac{1}", r"\left( x", "x_", "}", "{", "a & b"])
+def test_a_formula_that_cannot_be_drawn_ends_the_build(formula: str) -> None:
+    with pytest.raises(FormulaError, match="the formula"):
+        render_formula(formula)
+    with pytest.raises(FormulaError):
+        draw(f"Before ${formula}$ after.")
+
+
+def find(name: str) -> str | None:
+    return {"Spectrum": "conddp.conditioning.Spectrum"}.get(name, name if name.startswith("conddp.") else None)
+
+
+@pytest.mark.parametrize(
+    ("docstring", "expected"),
+    [
+        (":math:`a\n  + b`", "$a + b$"),
+        (".. math:: a\n   + b\n\nAfter.", "$$a + b$$\n\nAfter."),
+        (".. math::\n\n   a\n\nAfter.", "$$a$$\n\nAfter."),
+        (
+            ":class:`Spectrum`",
+            '<autoref identifier="conddp.conditioning.Spectrum" optional><code>Spectrum</code></autoref>',
+        ),
+        (":func:`~conddp.a.b`", '<autoref identifier="conddp.a.b" optional><code>b</code></autoref>'),
+        (":mod:`conddp.a`", '<autoref identifier="conddp.a" optional><code>conddp.a</code></autoref>'),
+        (":mod:`that <conddp.a>`", '<autoref identifier="conddp.a" optional><code>that</code></autoref>'),
+        (
+            "Privacy\n    Free.\nPaper\n    Eq. 1,\n    Eq. 2.",
+            "Privacy\n-------\nFree.\n\n\nPaper\n-----\nEq. 1,\nEq. 2.",
+        ),
+        ("``A``\n    One\n    thing.\n``B``\n    Another.", "``A``\n:   One\n    thing.\n\n``B``\n:   Another."),
+        ("a, b : int\n    Both.\n", "a : int\n    Both.\nb : int\n    Both."),
+        ("a, b : int, str\n    Both.\nc\n    C.", "a : int\n    Both.\nb : str\n    Both.\nc\n    C."),
+        ("a, b\n    Both.", "a\n    Both.\nb\n    Both."),
+        ("A tree.\n\n::\n\n    root", "A tree.\n\n\n    root"),
+        ("Privacy is not a heading here.\n    Nor here.", "Privacy is not a heading here.\n    Nor here."),
+    ],
+)
+def test_docstrings_become_markdown(docstring: str, expected: str) -> None:
+    assert convert_docstring(docstring, find) == expected
+
+
+@pytest.mark.parametrize("docstring", [":class:`Spectrun`", ":func:`nowhere.at_all`", ":strange:`x`"])
+def test_a_docstring_that_names_what_does_not_exist_ends_the_build(docstring: str) -> None:
+    with pytest.raises(RoleError):
+        convert_docstring(docstring, find)
+
+
+@pytest.mark.parametrize(
+    ("link", "page", "expected"),
+    [
+        ("[a](../CHANGELOG.md)", "pitfalls.md", "[a](changelog.md)"),
+        ("[a](../../README.md#install)", "algorithms/auto.md", "[a](../index.md#install)"),
+        ("[a](docs/heads.md)", "contributing.md", "[a](heads.md)"),
+        ("[a](../heads.md#privacy)", "algorithms/auto.md", "[a](../heads.md#privacy)"),
+        ("[a](https://example.org/a.md)", "pitfalls.md", "[a](https://example.org/a.md)"),
+        ("[a](#below)", "pitfalls.md", "[a](#below)"),
+        ("[a](../Makefile)", "pitfalls.md", "[a](../Makefile)"),  # not a page: mkdocs warns
+    ],
+)
+def test_links_into_the_repository_lead_to_the_site(link: str, page: str, expected: str) -> None:
+    assert redirect_links(link, page) == expected
+
+
+def test_markup_that_was_not_converted_is_found_outside_of_code() -> None:
+    page = "<p>See :class:<code>X</code> and <code>:math:`a`</code>.</p><p>$a_1$</p><p>costs 5 $</p>"
+    assert find_left_overs(page) == ["See :class:", "$a_1$"]
+
+
+def test_what_a_page_would_load_from_elsewhere_is_found() -> None:
+    page = '<a href="https://a.org">a</a><script src="https://b.org/b.js"></script><link rel="x" href=//c.org/c.css>'
+    assert [found.split("=")[-1].strip('"') for found in REMOTE.findall(page)] == [
+        "https://b.org/b.js",
+        "//c.org/c.css",
+    ]
+    assert not REMOTE.findall('<script src="assets/b.js"></script><img src="b.png">')

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from conddp import MLP, CondDP, Neighbouring, PrivacyBudget, PrivacyLedger, PrivateRegressor
+from conddp import MLP, CondDP, Neighbouring, PrivacyBudget, PrivacyLedger, PrivateMean, PrivateRegressor
 from conddp.errors import BudgetExceeded, LedgerError, SchemaError
 from conddp.estimators import ALGORITHMS
 
@@ -135,6 +135,17 @@ def test_clones_keep_settings_and_share_the_ledger() -> None:
     assert copy.ledger is ledger
     assert copy.algorithm == original.algorithm
     assert copy.head == original.head
+
+
+def test_an_algorithm_of_ones_own_is_taken(rng: np.random.Generator) -> None:
+    class Constant(PrivateMean):
+        """The mean, by another name."""
+
+    X = rng.normal(size=(50, 2))
+    model: Any = regressor(algorithm=Constant()).fit(X, X[:, 0])
+    assert "Constant" in [entry.what for entry in model.ledger_.entries]
+    with pytest.raises(ValueError, match="or an instance"):
+        regressor(algorithm=Constant).fit(X, X[:, 0])
 
 
 def test_a_search_cannot_overspend_a_ledger(rng: np.random.Generator) -> None:
