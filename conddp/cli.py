@@ -49,6 +49,19 @@ COUNTED = "If private columns had been read, the cost is in the ledger and count
 NOTHING_LOST = "Nothing was written, and nothing was spent."
 
 
+SYNTHETIC: dict[str, Any] = {
+    "name": "synthetic",
+    "title": "The paper's synthetic design; made on the spot",
+    "licence": "-",
+    "source": "conddp.datasets.make_synthetic(power=p, num_records=n, num_columns=d, seed=s)",
+    "label": "label",
+    "declared bounds": [-1.0, 1.0],
+    "records": 5000,
+    "note": "singular values 1 / i^p; the paper does not say how labels are made: ours put the same signal on every "
+    "singular direction, add noise of standard deviation 0.1, and are clamped",
+}
+
+
 class ExperimentName(StrEnum):
     """What can be reproduced."""
 
@@ -119,6 +132,7 @@ def plan(
         _print_json({**made.to_json(), "algorithm": made.algorithm, "recommendation": made.recommendation})
         return
     _print(_make_design_table(made.design))
+    _print(f"\n{made.design.improvement.describe()}")
     for remark in made.design.list_remarks():
         _print(f"! {remark}")
     _print(f"\n{_describe_errors(made.comparison)}")
@@ -338,6 +352,9 @@ def list_data(as_json: AsJson = False) -> None:
                 "title": source.title,
             }
         )
+    entries.append(
+        {key: SYNTHETIC[key] for key in ("name", "records", "licence", "title")} | {"state": "made", "file": ""}
+    )
     if as_json:
         _print_json(entries)
         return
@@ -347,7 +364,7 @@ def list_data(as_json: AsJson = False) -> None:
             table, each["name"], f"{each['records']:,}", each["state"], each["licence"], each["title"].split(";")[0]
         )
     _print(table)
-    _print("\nstate: here, a sample of it, to be had with `conddp data fetch NAME`, or to be downloaded by hand")
+    _print("\nstate: here, a sample of it, to be had with `conddp data fetch NAME`, to be downloaded by hand, or made")
 
 
 @data_app.command("fetch")
@@ -368,10 +385,22 @@ def show_data(
     name: Annotated[str, typer.Argument(help="The data set; see `conddp data list`.")], as_json: AsJson = False
 ) -> None:
     """Show where a data set comes from, its licence, and its columns if it is at hand."""
+    with _known_names():
+        facts = SYNTHETIC if name == "synthetic" else _list_data_facts(name)
+    if as_json:
+        _print_json(facts)
+        return
+    for key, value in facts.items():
+        shown = (
+            ", ".join(map(str, value)) if isinstance(value, list) else f"{value:,}" if key[:7] == "records" else value
+        )
+        _print(f"{key}: {shown}")
+
+
+def _list_data_facts(name: str) -> dict[str, Any]:
     from conddp.datasets import DatasetNotFound, get_source, load_dataset, locate_dataset
 
-    with _known_names():
-        source = get_source(name)
+    source = get_source(name)
     facts: dict[str, Any] = {
         "name": name,
         "title": source.title,
@@ -395,14 +424,7 @@ def show_data(
             )
     except DatasetNotFound as missing:
         facts["how to get it"] = str(missing)
-    if as_json:
-        _print_json(facts)
-        return
-    for key, value in facts.items():
-        shown = (
-            ", ".join(map(str, value)) if isinstance(value, list) else f"{value:,}" if key[:7] == "records" else value
-        )
-        _print(f"{key}: {shown}")
+    return facts
 
 
 @app.command()

@@ -16,7 +16,7 @@ from conddp._validate import in_range
 from conddp.data import Matrix, PublicFeatures, require_public
 from conddp.errors import SchemaError
 
-__all__ = ["ConditioningMatrix", "Spectrum"]
+__all__ = ["ConditioningMatrix", "Spectrum", "compute_noise_shape"]
 
 ROWS_AT_ONCE = 65536  # of the feature matrix, when the Gram matrix is summed or features are multiplied by C
 
@@ -176,6 +176,31 @@ class ConditioningMatrix:
         return cls(V * weights, (V / weights).T, spectrum.has_constant)
 
     @classmethod
+    def optimal(cls, public_features: PublicFeatures, *, constant: bool = True) -> "ConditioningMatrix":
+        r"""The C under which one noisy sum of labels has the least expected error.
+
+        Noise that is spherical in conditioned features has covariance proportional to :math:`(C C^\top)^{-1}` in the
+        features themselves, with a size set by the longest conditioned row. The paper's C makes that covariance
+        :math:`X^\top X`. The best one, :func:`compute_noise_shape`, spends less on a few long rows:
+        :math:`C = C_0 Q^{-1/2}` with :math:`C_0` the paper's and Q the best covariance for its rows.
+
+        Privacy
+            Built from public columns only: no cost.
+
+        Parameters
+        ----------
+        public_features : PublicFeatures
+            The features.
+        constant : bool
+            Add a column of ones for the intercept.
+        """
+        whitening = cls.from_spectrum(Spectrum.of(public_features, constant=constant))
+        rows = whitening.transform(public_features)
+        roots, V = np.linalg.eigh(compute_noise_shape(rows / np.sqrt(len(rows))))
+        roots *= np.sqrt(np.mean(roots**-2.0))  # conditioned features keep a mean square of one
+        return cls(whitening.matrix @ (V / roots) @ V.T, (V * roots) @ V.T @ whitening.inverse, whitening.has_constant)
+
+    @classmethod
     def column_scaling(cls, spectrum: Spectrum) -> "ConditioningMatrix":
         """Each column divided by its root mean square: what a careful user does before DPSGD."""
         return cls(np.diag(1 / spectrum.column_scales), np.diag(spectrum.column_scales), spectrum.has_constant)
@@ -214,6 +239,38 @@ class ConditioningMatrix:
     def _split(self) -> tuple[NDArray[np.float64], NDArray[np.float64] | float]:
         """Rows for the columns, and the row of the constant column."""
         return (self.matrix[:-1], self.matrix[-1]) if self.has_constant else (self.matrix, 0.0)
+
+
+def compute_noise_shape(rows: NDArray[Any], *, num_rounds: int = 300, tolerance: float = 0.01) -> NDArray[np.float64]:
+    r"""Root A of the noise covariance :math:`Q = A A^\top` with the least expected error for whitened rows.
+
+    Minimises :math:`\mathrm{tr}\,Q` subject to :math:`u_i^\top Q^{-1} u_i \le 1` for all rows: the optimum is
+    :math:`Q = (\sum_i \lambda_i u_i u_i^\top)^{1/2}`, found by iterating
+    :math:`\lambda_i \leftarrow \lambda_i\, u_i^\top Q^{-1} u_i`.
+
+    Privacy
+        Reads conditioned public rows only: no cost. Any positive definite answer is safe, the best one or not, because
+        the caller calibrates to the longest row under it.
+
+    Parameters
+    ----------
+    rows : array of shape (n, k)
+        Whitened rows, with the identity as Gram matrix.
+    num_rounds : int
+        Rounds at most.
+    tolerance : float
+        Stop when the expected error is within this share of the least possible.
+    """
+    weights = np.ones(len(rows))
+    for _ in range(num_rounds):
+        squared, V = np.linalg.eigh((rows * weights[:, None]).T @ rows)
+        values = np.sqrt(np.maximum(squared, squared[-1] * 1e-12))  # eigenvalues of Q
+        lengths = (((rows @ V) ** 2) / values).sum(axis=1)
+        # Weights bound every feasible trace from below by tr(Q)^2 / sum(weights); Q itself needs tr(Q) max(lengths).
+        if lengths.max() * weights.sum() <= (1 + tolerance) * values.sum():
+            break
+        weights = weights * lengths
+    return np.asarray((V * np.sqrt(values)) @ V.T)
 
 
 def _sum_gram(

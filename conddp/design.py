@@ -23,6 +23,7 @@ from conddp.data import PublicFeatures
 from conddp.directions import Directions
 from conddp.ledger import PrivacyBudget
 from conddp.neighbouring import Neighbouring
+from conddp.theory import Improvement, compute_improvement
 
 __all__ = ["Design"]
 
@@ -58,6 +59,8 @@ class Design:
     plain_cost, scaled_cost, conditioned_cost : float
         The factor of the noise of one release for columns as they are, scaled to unit root mean square, and
         conditioned.
+    improvement : Improvement
+        By which factor conditioning shrinks the bound of noisy descent, for the best and the worst labels.
     """
 
     columns: tuple[str, ...]
@@ -72,6 +75,7 @@ class Design:
     plain_cost: float
     scaled_cost: float
     conditioned_cost: float
+    improvement: Improvement
 
     @classmethod
     def of(cls, public_features: PublicFeatures) -> "Design":
@@ -114,6 +118,7 @@ class Design:
             _compute_cost(public_features, spectrum),
             _compute_cost(unit, Spectrum.of(unit)),
             float(leverage.max()) * directions.num_directions / len(X),
+            compute_improvement(public_features, constant=True),
         )
 
     @property
@@ -193,7 +198,7 @@ class Design:
     def from_json(cls, stored: Mapping[str, Any]) -> "Design":
         """The design that was stored."""
         values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in stored.items()}
-        return cls(**values)
+        return cls(**{**values, "improvement": Improvement(**stored["improvement"])})
 
     def to_json(self) -> dict[str, Any]:
         """The design as it is stored."""

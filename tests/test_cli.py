@@ -48,7 +48,7 @@ def test_help_names_every_command_and_imports_nothing_heavy() -> None:
 def test_all_data_sets_are_listed() -> None:
     result = runner.invoke(cli.app, ["data", "list", "--json"])
     entries = {entry["name"]: entry for entry in json.loads(result.stdout)}
-    assert set(entries) == set(DATASETS)
+    assert set(entries) == {*DATASETS, "synthetic"}
     assert entries["criteo_ssc"]["state"] == "by hand"
     plain = runner.invoke(cli.app, ["data", "list"]).stdout
     assert all(name in plain for name in DATASETS)

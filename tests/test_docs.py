@@ -273,3 +273,10 @@ def test_what_a_page_would_load_from_elsewhere_is_found() -> None:
         "//c.org/c.css",
     ]
     assert not REMOTE.findall('<script src="assets/b.js"></script><img src="b.png">')
+
+
+def test_the_table_of_the_theory_page_is_made_from_stored_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    table = importlib.import_module("theory_table")
+    page = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8")
+    assert page.split(table.START)[1].split(table.END)[0].strip() == table.render(table.read_lines())

@@ -11,8 +11,7 @@ from conddp.accounting import calibrate_gaussian_mu, compute_gaussian_delta
 from conddp.aggregation import count_noisy
 from conddp.algorithms import NonPrivate, OneShot, PrivateMean, RandomizedLabels, RROnBins, WeightedLLP
 from conddp.algorithms.algorithm import Algorithm
-from conddp.algorithms.one_shot import compute_noise_shape
-from conddp.conditioning import ConditioningMatrix, Spectrum
+from conddp.conditioning import ConditioningMatrix, Spectrum, compute_noise_shape
 from conddp.data import Dataset, Labels, PublicFeatures
 from conddp.errors import BudgetExceeded, NotCalibrated, PrivacyError
 from conddp.label_prior import LabelPrior

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from conddp._validate import one_of
 from conddp.accounting import calibrate_gaussian_mu
 from conddp.algorithms.algorithm import Algorithm, Task, bound_rounding
-from conddp.conditioning import ConditioningMatrix, Spectrum
+from conddp.conditioning import ConditioningMatrix, Spectrum, compute_noise_shape
 from conddp.diagnostics import Diagnostics
 from conddp.fitted import FitResult, FittedModel, move_parameters
 from conddp.models import Linear
 from conddp.preprocessing import label_reach, scale_label
 
-__all__ = ["OneShot", "compute_noise_shape"]
+__all__ = ["OneShot"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +29,9 @@ class OneShot(Algorithm):
     Parameters
     ----------
     noise : {"optimal", "spherical"}
-        Noise with the covariance that gives the least expected error (:func:`compute_noise_shape`), or of the same size
-        in all conditioned directions; both calibrated to the longest row.
+        Noise with the covariance that gives the least expected error
+        (:func:`~conddp.conditioning.compute_noise_shape`), or of the same size in all conditioned directions; both
+        calibrated to the longest row.
     shrink : bool
         Shrink the result by its known noise variance: a ridge chosen by empirical Bayes from released numbers, free.
     """
@@ -86,35 +87,3 @@ class OneShot(Algorithm):
         """Posterior mean under a normal prior whose variance is estimated from the release itself."""
         spread = max(0.0, float(released @ released - np.trace(covariance)) / len(released))
         return np.asarray(spread * np.linalg.solve(spread * np.eye(len(released)) + covariance, released))
-
-
-def compute_noise_shape(rows: NDArray[Any], *, num_rounds: int = 300, tolerance: float = 0.01) -> NDArray[np.float64]:
-    r"""Root A of the noise covariance :math:`Q = A A^\top` with the least expected error for whitened rows.
-
-    Minimises :math:`\mathrm{tr}\,Q` subject to :math:`u_i^\top Q^{-1} u_i \le 1` for all rows: the optimum is
-    :math:`Q = (\sum_i \lambda_i u_i u_i^\top)^{1/2}`, found by iterating
-    :math:`\lambda_i \leftarrow \lambda_i\, u_i^\top Q^{-1} u_i`.
-
-    Privacy
-        Reads conditioned public rows only: no cost. Any positive definite answer is safe, the best one or not, because
-        the caller calibrates to the longest row under it.
-
-    Parameters
-    ----------
-    rows : array of shape (n, k)
-        Whitened rows, with the identity as Gram matrix.
-    num_rounds : int
-        Rounds at most.
-    tolerance : float
-        Stop when the expected error is within this share of the least possible.
-    """
-    weights = np.ones(len(rows))
-    for _ in range(num_rounds):
-        squared, V = np.linalg.eigh((rows * weights[:, None]).T @ rows)
-        values = np.sqrt(np.maximum(squared, squared[-1] * 1e-12))  # eigenvalues of Q
-        lengths = (((rows @ V) ** 2) / values).sum(axis=1)
-        # Weights bound every feasible trace from below by tr(Q)^2 / sum(weights); Q itself needs tr(Q) max(lengths).
-        if lengths.max() * weights.sum() <= (1 + tolerance) * values.sum():
-            break
-        weights = weights * lengths
-    return np.asarray((V * np.sqrt(values)) @ V.T)

@@ -296,10 +296,14 @@ def _describe_design(design: Design) -> Section:
                 ("condition number, columns scaled", f"{design.scaled_condition_number:.3g}"),
                 ("largest leverage", f"{design.largest_leverage:.3g}"),
                 ("mean leverage", f"{design.mean_leverage:.3g}"),
+                (
+                    "improvement factor, best and worst labels",
+                    f"{design.improvement.exact_best:.3g} and {design.improvement.exact_worst:.3g}",
+                ),
             )
         )
     ]
-    blocks += [Text(remark) for remark in design.list_remarks()]
+    blocks += [Text(remark) for remark in (design.improvement.describe(), *design.list_remarks())]
     values = design.scaled_singular_values
     if len(values) > 1:
         blocks.append(

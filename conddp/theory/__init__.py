@@ -1,0 +1,26 @@
+"""The paper's theorems as functions: public numbers in, a bound out, corrected where the printed form is wrong."""
+
+from conddp.theory.bound import Bound
+from conddp.theory.convergence import bound_convex, bound_nonconvex, bound_strongly_convex
+from conddp.theory.linear_regression import (
+    Improvement,
+    Optimum,
+    compute_factors,
+    compute_improvement,
+    solve_optimum,
+)
+from conddp.theory.privacy import bound_gradient, calibrate_noise
+
+__all__ = [
+    "Bound",
+    "Improvement",
+    "Optimum",
+    "bound_convex",
+    "bound_gradient",
+    "bound_nonconvex",
+    "bound_strongly_convex",
+    "calibrate_noise",
+    "compute_factors",
+    "compute_improvement",
+    "solve_optimum",
+]

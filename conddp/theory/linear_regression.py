@@ -1,0 +1,197 @@
+r"""Private linear regression: the exact optimum, and by how much conditioning improves the bound.
+
+With :math:`X = U S V^\top` and no private features the optimum is :math:`\theta^* = V S^{-1} \hat y`,
+:math:`\hat y = U^\top y`. The bound of the convex theorem is a common factor times :math:`T_1 T_2` with
+
+.. math:: T_1(C) = \max_i \|C^\top x_i\|, \qquad T_2(C) = \|C^{-1} \theta^*\|
+
+for a start at zero, so that its improvement by C is :math:`T_1(I) T_2(I) / (T_1(C) T_2(C))`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp.conditioning import ConditioningMatrix, Spectrum
+from conddp.data import PublicFeatures
+from conddp.errors import SchemaError
+
+__all__ = ["Improvement", "Optimum", "compute_factors", "compute_improvement", "solve_optimum"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Least squares on public and private features.
+
+    Parameters
+    ----------
+    public, private : arrays
+        Coefficients.
+    projected_label : array of shape (rank,)
+        y-hat: coefficients of the left singular vectors of the public features.
+    printed_public, printed_projected_label : arrays
+        The same by the paper's formula, which drops a term where there are private features.
+    """
+
+    public: Vector
+    private: Vector
+    projected_label: Vector
+    printed_public: Vector
+    printed_projected_label: Vector
+
+
+def solve_optimum(public: Vector, label: Vector, private: Vector | None = None) -> Optimum:
+    r"""Least squares in closed form, public part and private part apart.
+
+    .. math:: \theta_{priv} = \big[Q^\top P Q\big]^{-1} Q^\top P y, \qquad
+       \theta_{pub} = V S^{-1} \hat y, \qquad \hat y = U^\top (y - Q \theta_{priv}), \qquad P = I - U U^\top
+
+    Paper
+        Lemma ``lin_reg_optimum`` and the :math:`\hat y` of Lemma ``improvement_C_lin_reg``, corrected: the proof
+        computes :math:`B Q^\top y` and then leaves it out.
+
+    Privacy
+        Not private: for research, and for tests on made-up labels.
+
+    Parameters
+    ----------
+    public : array of shape (n, d)
+        Public features, of full column rank.
+    label : array of shape (n,)
+        Labels.
+    private : array of shape (n, q), optional
+        Private features Q.
+    """
+    U, S, Vt = np.linalg.svd(np.asarray(public, dtype=np.float64), full_matrices=False)
+    if S[-1] <= 1e-12 * S[0]:
+        raise SchemaError("the public features are not of full rank, so that the optimum is not unique.")
+    along = U.T @ label
+    if private is None or private.shape[1] == 0:
+        theta = Vt.T @ (along / S)
+        return Optimum(theta, np.empty(0), along, theta, along)
+    residual = private - U @ (U.T @ private)
+    schur = residual.T @ residual
+    theta_private = np.asarray(np.linalg.solve(schur, residual.T @ label), dtype=np.float64)
+    projected = U.T @ (label - private @ theta_private)
+    shared = U.T @ private
+    printed = along + shared @ np.linalg.solve(schur, shared.T @ along)
+    return Optimum(Vt.T @ (projected / S), theta_private, projected, Vt.T @ (printed / S), printed)
+
+
+def compute_factors(
+    public_features: PublicFeatures, conditioning: ConditioningMatrix, optimum: Vector, start: Vector | None = None
+) -> tuple[float, float]:
+    r"""The two factors of the bound that depend on C: the longest conditioned row, and the distance to the optimum.
+
+    Paper
+        :math:`T_1` (for G = 1) and the root of :math:`T_2` after Theorem ``convergence_non_convex``.
+
+    Parameters
+    ----------
+    public_features : PublicFeatures
+        The features.
+    conditioning : ConditioningMatrix
+        C.
+    optimum : array of shape (d,)
+        Coefficients on the features (and the constant column, if C has one).
+    start : array of shape (k,), optional
+        Where conditioned parameters start; zero if None.
+    """
+    rows = conditioning.transform(public_features)
+    distance = conditioning.unfold(optimum) - (0.0 if start is None else start)
+    return float(np.sqrt((rows**2).sum(axis=1).max())), float(np.linalg.norm(distance))
+
+
+@dataclass(frozen=True)
+class Improvement:
+    r"""By which factor conditioning shrinks the bound of linear regression, against the features as they are.
+
+    Parameters
+    ----------
+    best, worst : float
+        Over all labels, by the paper's formula: the condition number, and one.
+    exact_best, exact_worst : float
+        Over all labels, with exact row norms instead of their bounds by singular values.
+    actual, exact_actual : float, optional
+        For given labels; not private.
+    """
+
+    best: float
+    worst: float
+    exact_best: float
+    exact_worst: float
+    actual: float | None = None
+    exact_actual: float | None = None
+
+    def describe(self) -> str:
+        """A sentence on what that means."""
+        low, high = self.exact_worst, self.exact_best
+        if high < 1.5:
+            return (
+                f"Conditioning changes the bound on the error by a factor between {low:.3g} and {high:.3g}: the public "
+                "columns are nearly conditioned as they are."
+            )
+        return (
+            f"In theory conditioning shrinks the bound on the error of noisy descent {high:.3g} times at best, for "
+            f"labels along the weakest direction of the columns as they are, and {low:.3g} times at worst, along the "
+            "strongest."
+        )
+
+
+def compute_improvement(
+    public_features: PublicFeatures,
+    *,
+    conditioning: ConditioningMatrix | None = None,
+    label: Vector | None = None,
+    constant: bool = False,
+) -> Improvement:
+    r"""The improvement factor of conditioning, for a start at zero.
+
+    .. math:: \sqrt{\frac{\sum_j (\hat y_j\, \sigma_{\max} / \sigma_j)^2}{\sum_j \hat y_j^2}}
+       \qquad\text{or exactly}\qquad
+       \frac{\max_i \|x_i\| \cdot \|S^{-1} \hat y\|}{\max_i \|C^\top x_i\| \cdot \|C^{-1} V S^{-1} \hat y\|}
+
+    Paper
+        The comparison after Lemma ``improvement_C_lin_reg`` bounds the longest row by the largest singular value, and
+        the longest conditioned row by one. Exact norms are public and give another factor, which can be below one.
+
+    Privacy
+        Without ``label`` it reads public columns only: no cost. With it, it is not private.
+
+    Parameters
+    ----------
+    public_features : PublicFeatures
+        The features.
+    conditioning : ConditioningMatrix, optional
+        C; the paper's if None. The paper's formula is for that one only.
+    label : array of shape (n,), optional
+        Labels that need no protection.
+    constant : bool
+        Whether a constant column is added; the paper has none.
+    """
+    spectrum = Spectrum.of(public_features, constant=constant)
+    S, V = spectrum.singular_values, spectrum.right_vectors
+    C = ConditioningMatrix.from_spectrum(spectrum) if conditioning is None else conditioning
+    plain = ConditioningMatrix.identity(spectrum)
+    lengths = [np.sqrt((each.transform(public_features) ** 2).sum(axis=1).max()) for each in (plain, C)]
+    inverse = C.inverse @ V / S  # takes projected labels to conditioned parameters
+    extremes = np.linalg.svd(np.linalg.pinv(inverse) / S[:, None], compute_uv=False)
+    rows = lengths[0] / lengths[1]
+    actual = exact_actual = None
+    if label is not None:
+        X = public_features.values.astype(np.float64)
+        X = np.column_stack([X, np.ones(len(X))]) if constant else X
+        along = (X @ (V / S)).T @ label
+        actual = float(np.linalg.norm(along * S[0] / S) / np.linalg.norm(along))
+        exact_actual = float(rows * np.linalg.norm(along / S) / np.linalg.norm(inverse @ along))
+    return Improvement(
+        float(S[0] / S[-1]),
+        1.0,
+        float(rows * extremes[0]),
+        float(rows * extremes[-1]),
+        actual,
+        exact_actual,
+    )

@@ -1,0 +1,28 @@
+"""From a file to a page for whoever answers for the data: plan for free, fit once, report.
+
+The same as ``conddp plan``, ``conddp fit`` and ``conddp report``.
+"""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from statsmodels.datasets import randhie
+
+from conddp import Schema
+from conddp.files import fit_file, plan_file, report_file, save_record
+
+schema = Schema.of(label="mdvis", label_bounds=(0, 30), public=["lncoins", "idp", "lpi", "fmde", "physlm", "disea"])
+
+with TemporaryDirectory() as folder:
+    data, model, page = (Path(folder) / name for name in ("visits.parquet", "model", "report.html"))
+    randhie.load_pandas().data.to_parquet(data)
+
+    plan = plan_file(data, schema, epsilon=0.5)  # opens public columns only
+    print(plan.recommendation)
+    save_record(plan, Path(folder) / "plan.json")
+
+    saved = fit_file(data, schema, model, epsilon=0.5)  # the one step that costs anything
+    print(f"spent {saved.ledger.spent}")
+
+    report_file(model, page, plan=Path(folder) / "plan.json")
+    print(f"{page.name}: {len(page.read_text(encoding='utf-8')) // 1000} kB, no script, no remote file")
