@@ -3,6 +3,7 @@
 Exit codes: 0, 1 for an error that conddp explains, 2 for a command that is not understood, 130 if interrupted.
 """
 
+import io
 import json
 import sys
 import time
@@ -45,7 +46,7 @@ Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes
 
 
 KEPT = "What was measured is kept: the same command goes on from there."
-COUNTED = "If private columns had been read, the cost is in the ledger and counts. No model was written."
+COUNTED = "If training had begun, the cost is in the ledger and counts. No model was written."
 NOTHING_LOST = "Nothing was written, and nothing was spent."
 
 
@@ -223,7 +224,7 @@ def demo(
     """Fit private models to two data sets that need no download, and write report.html."""
     from conddp.demo import run_demo
 
-    with _known_names(), _if_interrupted(NOTHING_LOST):
+    with _known_names(), _if_interrupted("The demo is not complete."):
         run_demo(out, num_seeds=seeds, names=data or [])
 
 
@@ -481,6 +482,16 @@ def _check_out(out: Path | None, force: bool) -> None:
         raise typer.BadParameter(f"--out must end in .json, .html or .md, got '{out}'.")
     if out.exists() and not force:
         raise typer.BadParameter(f"'{out}' exists already. Name another file with --out, or overwrite it with --force.")
+    if out.is_dir():
+        raise typer.BadParameter(f"'{out}' is a folder.")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with out.open("a"):  # fails now if it must
+            pass
+    except OSError as error:
+        raise typer.BadParameter(f"'{out}' cannot be written: {error.strerror}.") from None
+    if not out.stat().st_size:
+        out.unlink()
 
 
 def _write(record: Any, document: Any, out: Path | None) -> None:
@@ -525,7 +536,7 @@ def _draw_sparkline(values: tuple[float, ...]) -> str:
 
 def _describe_errors(comparison: Any) -> str:
     return (
-        f"Error on simulated labels over that of least squares without privacy, {comparison.head} head, delta "
+        f"Error on simulated labels over that of linear least squares without privacy, {comparison.head} head, delta "
         f"{comparison.delta:g}:"
     )
 
@@ -642,8 +653,11 @@ def _show_left(seconds: float) -> str:
 
 
 def _print(what: Any, **options: Any) -> None:
-    """Print as it is: names of columns and files may look like markup."""
+    """Print as it is: names of columns and files may look like markup, and a terminal may lack characters."""
     from rich.console import Console
+
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
     Console().print(what, **{"markup": False, "highlight": False, "soft_wrap": isinstance(what, str), **options})
 

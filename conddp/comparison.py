@@ -12,7 +12,7 @@ from conddp._validate import one_of, positive, positive_integer
 from conddp.accounting import check_delta
 from conddp.algorithms import NonPrivate
 from conddp.data import Dataset, Labels, PrivateFeatures, PublicFeatures
-from conddp.errors import CondDPError, NotCalibrated, PrivacyError
+from conddp.errors import CondDPError, NotCalibrated, PrivacyError, SchemaError
 from conddp.estimators import ALGORITHMS, HEADS
 from conddp.ledger import PrivacyBudget
 from conddp.neighbouring import Neighbouring
@@ -178,6 +178,8 @@ def compare_algorithms(
     report : callable, optional
         Called with the number of steps done, of all steps, and the seconds left.
     """
+    if len(public_features.values) < 2:
+        raise SchemaError("labels can be simulated for two records or more, but there is one.")
     for epsilon in epsilons:
         positive(epsilon=epsilon)
     for name in algorithms:

@@ -18,6 +18,7 @@ from conddp.errors import SchemaError
 
 __all__ = ["ConditioningMatrix", "Spectrum", "compute_noise_shape"]
 
+TOO_LARGE = "a public column is too large to be squared in floating point. Scale it down."
 ROWS_AT_ONCE = 65536  # of the feature matrix, when the Gram matrix is summed or features are multiplied by C
 
 
@@ -25,9 +26,9 @@ ROWS_AT_ONCE = 65536  # of the feature matrix, when the Gram matrix is summed or
 class Spectrum:
     r"""Singular values and right singular vectors of the public feature matrix, without its left ones.
 
-    Computed from the Gram matrix, so that the features may arrive in chunks and are read once. Columns are
-    scaled to unit root mean square before the decomposition and back after it: rank and accuracy then do not
-    depend on the units in which columns are written.
+    Computed from the Gram matrix, so that the features may arrive in chunks and are read once. Columns are centred
+    (where there is a constant column) and scaled to unit variance before the decomposition, and back after it: rank and
+    accuracy then do not depend on the units and the origins in which columns are written.
 
     Privacy
         Reads public columns only: no cost.
@@ -69,8 +70,8 @@ class Spectrum:
         constant : bool
             Add a column of ones for the intercept.
         tolerance : float
-            Directions whose singular value, with columns scaled to unit root mean square, is below this share of
-            the largest carry no information and are left out.
+            Directions whose singular value, with columns centred and scaled, is below this share of the largest
+            carry no information and are left out.
 
         Examples
         --------
@@ -79,22 +80,44 @@ class Spectrum:
         [4.0, 3.0]
         """
         in_range(0.0, 1.0, tolerance=tolerance)
-        gram, num_records = _sum_gram(public_features, constant=constant)
-        mean_square = np.diag(gram) / num_records
-        scales = np.where(mean_square > 0, np.sqrt(mean_square), 1.0)
-        squared, rotation = np.linalg.eigh(gram / np.outer(scales, scales))
+        gram, shift, num_records = _sum_gram(public_features, constant=constant)
+        center = np.zeros(len(gram))  # of the columns; the constant column stays as it is
+        if constant:
+            moved = gram[-1, :-1] / num_records  # from the shift to the mean
+            gram[:-1, :-1] -= num_records * np.outer(moved, moved)
+            gram[-1, :-1] = gram[:-1, -1] = 0.0
+            center[:-1] = shift + moved
+        variance = np.maximum(np.diag(gram) / num_records, 0.0)
+        varies = variance > (1e-12 * center) ** 2
+        scales = np.where(varies, np.sqrt(variance), 1.0)
+        gram = np.where(np.outer(varies, varies), gram / np.outer(scales, scales), 0.0)
+        squared, rotation = np.linalg.eigh(gram)
         keep = squared > max(squared[-1], 0.0) * tolerance**2
         if not keep.any():
             raise SchemaError("every public column is zero. There is nothing to learn from; add a column.")
         # Columns of `whitening` make X W orthonormal. Its singular values are 1 / S and its left vectors V, which
         # is more accurate than an eigendecomposition of the unscaled Gram matrix.
         whitening = (rotation[:, keep] / np.sqrt(squared[keep])) / scales[:, None]
+        basis = rotation[:, keep] * scales[:, None]  # of the space of rows
+        if constant:  # back from centred columns to the columns themselves
+            whitening[-1] -= center[:-1] @ whitening[:-1]
+            basis[:-1] += np.outer(center[:-1], basis[-1])
         if not keep.all():
-            row_space, _ = np.linalg.qr(rotation[:, keep] * scales[:, None])
+            row_space, _ = np.linalg.qr(basis)
             whitening = row_space @ (row_space.T @ whitening)
         V, inverse_values, _ = np.linalg.svd(whitening, full_matrices=False)
         order = np.argsort(inverse_values)
-        return cls(1 / inverse_values[order], V[:, order], num_records, scales, constant)
+        with np.errstate(over="ignore"):
+            mean_square = variance + center**2
+        if not np.isfinite(mean_square).all():
+            raise SchemaError(TOO_LARGE)
+        return cls(
+            1 / inverse_values[order],
+            V[:, order],
+            num_records,
+            np.where(mean_square > 0, np.sqrt(mean_square), 1.0),
+            constant,
+        )
 
     @property
     def num_columns(self) -> int:
@@ -275,30 +298,36 @@ def compute_noise_shape(rows: NDArray[Any], *, num_rounds: int = 300, tolerance:
 
 def _sum_gram(
     public_features: PublicFeatures | Iterable[PublicFeatures], *, constant: bool
-) -> tuple[NDArray[np.float64], int]:
-    """Sum of outer products of rows (with the constant column), and the number of rows."""
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+    """Sum of outer products of rows (with the constant column), what was taken off columns, and the number of rows.
+
+    With a constant column a rough mean of every column is taken off first, so that columns far from zero, such as
+    dates, keep their digits.
+    """
     gram: NDArray[np.float64] | None = None
+    shift: NDArray[np.float64] = np.zeros(0)
     num_records = 0
     for X in _blocks(public_features):
         block = X.astype(np.float64, copy=False)
-        if constant:
-            block = np.column_stack([block, np.ones(len(block))])
         if gram is None:
-            gram = np.zeros((block.shape[1], block.shape[1]))
-        elif len(gram) != block.shape[1]:
+            size = block.shape[1] + constant
+            gram, shift = np.zeros((size, size)), block.mean(axis=0)
+        elif len(shift) != block.shape[1]:
             raise SchemaError("chunks of public features must all have the same columns.")
+        if constant:
+            block = np.column_stack([block - shift, np.ones(len(block))])
         with np.errstate(over="ignore", invalid="ignore"):
             gram += block.T @ block
         num_records += len(block)
     if gram is None:
         raise SchemaError("there are no public features: the iterator of chunks is empty.")
     if not np.isfinite(gram).all():
-        raise SchemaError("a public column is too large to be squared in floating point. Scale it down.")
+        raise SchemaError(TOO_LARGE)
     if len(gram) == 0:
         raise SchemaError(
             "there is no public column and no intercept. Make a column public, or keep fit_intercept=True."
         )
-    return gram, num_records
+    return gram, shift, num_records
 
 
 def _blocks(public_features: PublicFeatures | Iterable[PublicFeatures]) -> Iterator[Matrix]:

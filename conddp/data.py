@@ -5,6 +5,7 @@ A function that must cost nothing takes :class:`PublicFeatures`; it cannot be ha
 
 import csv
 import io
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -219,10 +220,12 @@ def load_public(path: str | Path, schema: Schema) -> PublicFeatures:
     """Public columns from a Parquet or CSV file.
 
     Privacy
-        Cells of the label and of private columns are not converted, and in a Parquet file not even read from the disk.
+        Cells of the label and of private columns are not decoded. Their names must be there.
     """
     if not schema.public:
         raise SchemaError("the schema has no public column: there is nothing that could be looked at for free.")
+    # A misspelt label would make the label itself a public column.
+    _check_names(Path(path), [column.name for column in schema.columns])
     table = nw.from_native(_read_table(Path(path), schema.public), eager_only=True)
     if len(table) == 0:
         raise SchemaError("the table has no rows.")
@@ -248,6 +251,7 @@ def read_column_types(path: str | Path, *, leave_out: Collection[str] = ()) -> d
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise SchemaError(f"column '{twice}' occurs twice in '{path}'. Give each column its own name.")
+    _check_names(Path(path), leave_out)
     schema = _read_arrow_schema(Path(path), [name for name in names if name not in leave_out])
     return {field.name: holds_numbers(field.type) for field in schema if field.name not in leave_out}
 
@@ -265,15 +269,17 @@ def _read_names(source: Path) -> list[str]:
         if source.suffix == ".parquet":
             return list(pyarrow.parquet.read_schema(source).names)
         with pyarrow.input_stream(str(source), compression="detect") as stream:
-            names = next(csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")), [])
+            line = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="").readline()
+            names = next(csv.reader([line], strict=True), [])
     except (pyarrow.ArrowInvalid, OSError, UnicodeDecodeError, csv.Error):
         pass  # raised below, outside: the original message may quote a line of the file
     if not names:
         raise SchemaError(f"the data file '{source}' is empty, or not a valid {source.suffix or 'CSV'} file.")
-    if any(_is_number(name) for name in names):
+    if any(_looks_like_data(name) for name in names):
         raise SchemaError(
-            f"the first line of '{source}' holds numbers where names of columns are expected. Add a header; a column "
-            "whose name is a number must be renamed, because the name could be a private value."
+            f"the first line of '{source}' holds numbers where names of columns are expected. Add a header, with "
+            "commas between the names; a column whose name is a number must be renamed, because the name could be a "
+            "private value."
         )
     return names
 
@@ -298,12 +304,23 @@ def _read_arrow_schema(source: Path, names: Sequence[str]) -> Any:
     return found
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _looks_like_data(text: str) -> bool:
+    """Whether a name is, or holds, what may be a cell: a number, also with a currency or in another notation."""
+    for piece in re.split(r"[;\t|]", text):
+        digits = re.sub(r"[\s'\"$€£¥%,._:/+-]|(?<=\d)[eE](?=\d)", "", piece)
+        if digits.isdecimal():
+            return True
+    return any(mark in text for mark in "\n\r")
+
+
+def _check_names(source: Path, names: Collection[str]) -> None:
+    """Raise unless a file has each of these columns once."""
+    present = _read_names(source)
+    for name in names:
+        if name not in present:
+            raise SchemaError(f"column '{name}' is declared but not in '{source}'. It has: {present}.")
+        if present.count(name) > 1:
+            raise SchemaError(f"column '{name}' occurs twice in '{source}'. Give each column its own name.")
 
 
 def _read_table(source: Path, names: Sequence[str]) -> Any:
@@ -311,12 +328,7 @@ def _read_table(source: Path, names: Sequence[str]) -> Any:
     import pyarrow.csv
     import pyarrow.parquet
 
-    present = _read_names(source)
-    for name in names:
-        if name not in present:
-            raise SchemaError(f"column '{name}' is in the schema but not in '{source}'. It has: {present}.")
-        if present.count(name) > 1:
-            raise SchemaError(f"column '{name}' occurs twice in '{source}'. Give each column its own name.")
+    _check_names(source, names)
     table = None
     try:
         if source.suffix == ".parquet":

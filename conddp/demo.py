@@ -18,6 +18,7 @@ from conddp.algorithms.algorithm import Algorithm
 from conddp.data import Dataset
 from conddp.datasets import get_source, load_dataset, make_synthetic
 from conddp.design import Design
+from conddp.errors import SchemaError
 from conddp.evaluation import DELTA, Evaluation
 from conddp.ledger import PrivacyBudget, PrivacyLedger
 from conddp.planning import make_plan
@@ -28,6 +29,7 @@ from conddp.schema import Schema
 
 __all__ = ["Measured", "load_randhie", "measure", "run_demo"]
 
+MEASURED = "The measured errors look at labels and are not private; everything else is public, declared or released."
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 ALGORITHMS: dict[str, Algorithm] = {"default": Auto(), "Cond-DP": CondDP(), "DPSGD": DPSGD()}
 
@@ -149,13 +151,14 @@ def run_demo(out: Path, *, num_seeds: int = 5, names: Sequence[str] = ()) -> Pat
     names : sequence of str
         Data sets by name, instead of the two that need no download.
     """
+    for name in names:
+        get_source(name)
+    _clear(out)
     makers: dict[str, Callable[[], Dataset]] = {
         "Synthetic, spectrum 1/i, 4000 x 100, label private": lambda: make_synthetic(power=1.0),
         "RAND health insurance, 16152 x 9, visits and health private": load_randhie,
     }
     if names:
-        for name in names:
-            get_source(name)
         makers = {f"{name}, label private": functools.partial(load_dataset, name) for name in names}
     measured = []
     for title, make in makers.items():
@@ -165,6 +168,18 @@ def run_demo(out: Path, *, num_seeds: int = 5, names: Sequence[str] = ()) -> Pat
     page = _make_page(dataset, out, tuple(report_measured(each) for each in reversed(measured)))
     print(f"\nThe page about it all: {page}")
     return page
+
+
+def _clear(out: Path) -> None:
+    """Make an empty folder, or empty one that an earlier demo has made; nobody else's files are touched."""
+    mark = out / "made_by_conddp_demo"
+    if mark.exists():
+        shutil.rmtree(out / "model", ignore_errors=True)
+        (out / "report.html").unlink(missing_ok=True)
+    elif out.exists() and any(out.iterdir()):
+        raise SchemaError(f"the folder '{out}' is not empty, and no demo has made it. Name another one with --out.")
+    out.mkdir(parents=True, exist_ok=True)
+    mark.touch()
 
 
 def _make_page(dataset: Dataset, out: Path, sections: tuple[Section, ...]) -> Path:
@@ -182,7 +197,5 @@ def _make_page(dataset: Dataset, out: Path, sections: tuple[Section, ...]) -> Pa
     result = Auto().fit(dataset, PrivacyBudget(1.0, DELTA), ledger=ledger)
     print(f"\nA fit of the default to it promises:\n{result.guarantee}")
     folder = out / "model"
-    if (folder / "model.json").exists():
-        shutil.rmtree(folder)  # of an earlier demo
     save_model(folder, result, schema, ledger, Design.of(dataset.public))
-    return write_report(report_fit(load_model(folder), plan, sections), out / "report.html", overwrite=True)
+    return write_report(report_fit(load_model(folder), plan, sections, footnote=MEASURED), out / "report.html")

@@ -27,7 +27,7 @@ class Diagnostics:
     coefficient_deviations : tuple of float
         Standard deviation of what the releases leave unknown of each coefficient, in the user's units: public columns,
         private columns, then the intercept. It covers the noise (and, for CondNewton, sampling and shrinkage), not the
-        bias from clamping residuals. Empty where it is not known.
+        bias from clamping residuals. Empty where it is not known, as with private columns.
     """
 
     steps: tuple[int, ...] = ()

@@ -1,13 +1,13 @@
 """From a file to a plan, a comparison or a saved model, and from there to predictions: what the command line calls."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from conddp._validate import one_of, positive
 from conddp.accounting import check_delta
 from conddp.algorithms.algorithm import Algorithm
-from conddp.comparison import CANDIDATES, EPSILONS, Comparison, compare_algorithms
+from conddp.comparison import Comparison, compare_algorithms
 from conddp.data import Dataset, load_features, load_public
 from conddp.design import Design
 from conddp.errors import SchemaError
@@ -16,27 +16,16 @@ from conddp.ledger import PrivacyBudget, PrivacyLedger
 from conddp.noise import RandomSource
 from conddp.planning import Plan, make_plan
 from conddp.report import report_comparison, report_fit, report_plan, write_report
-from conddp.runner import ProgressReport
 from conddp.saving import SavedModel, check_folder, load_model, save_model
 from conddp.schema import Schema
 
 __all__ = ["compare_file", "fit_file", "load_record", "plan_file", "predict_file", "report_file", "save_record"]
 
-FORMAT_VERSION = 1  # of stored plans and comparisons
+FORMAT_VERSION = 2  # of stored plans and comparisons
 RECORDS: dict[str, type[Plan] | type[Comparison]] = {"conddp_plan": Plan, "conddp_comparison": Comparison}
 
 
-def plan_file(
-    data: Path,
-    schema: Schema,
-    *,
-    epsilon: float = 1.0,
-    delta: float = 1e-6,
-    head: str = "linear",
-    num_draws: int = 1,
-    num_workers: int | None = 1,
-    report: ProgressReport | None = None,
-) -> Plan:
+def plan_file(data: Path, schema: Schema, **settings: Any) -> Plan:
     """What to expect of a fit to a Parquet or CSV file.
 
     Privacy
@@ -48,36 +37,13 @@ def plan_file(
         The table.
     schema : Schema
         Roles and bounds of its columns.
-    epsilon, delta, head, num_draws, num_workers, report
+    **settings
         As in :func:`~conddp.planning.make_plan`.
     """
-    positive(epsilon=epsilon)
-    check_delta(delta)
-    one_of(HEADS, head=head)
-    return make_plan(
-        load_public(data, schema),
-        schema,
-        epsilon=epsilon,
-        delta=delta,
-        head=head,
-        num_draws=num_draws,
-        num_workers=num_workers,
-        report=report,
-    )
+    return make_plan(load_public(data, schema), schema, **settings)
 
 
-def compare_file(
-    data: Path,
-    schema: Schema,
-    *,
-    algorithms: Sequence[str] = CANDIDATES,
-    epsilons: Sequence[float] = EPSILONS,
-    delta: float = 1e-6,
-    head: str = "linear",
-    num_draws: int = 1,
-    num_workers: int | None = 1,
-    report: ProgressReport | None = None,
-) -> Comparison:
+def compare_file(data: Path, schema: Schema, **settings: Any) -> Comparison:
     """Algorithms on labels simulated from the public columns of a Parquet or CSV file.
 
     Privacy
@@ -89,26 +55,11 @@ def compare_file(
         The table.
     schema : Schema
         Roles and bounds of its columns.
-    algorithms, epsilons, delta, head, num_draws, num_workers, report
+    **settings
         As in :func:`~conddp.comparison.compare_algorithms`.
     """
-    for name in algorithms:
-        one_of(ALGORITHMS, algorithm=name)
-    for epsilon in epsilons:
-        positive(epsilon=epsilon)
-    check_delta(delta)
-    one_of(HEADS, head=head)
-    return compare_algorithms(
-        load_public(data, schema),
-        private=dict(zip(schema.private, schema.private_bounds, strict=True)),
-        algorithms=algorithms,
-        head=head,
-        epsilons=epsilons,
-        delta=delta,
-        num_draws=num_draws,
-        num_workers=num_workers,
-        report=report,
-    )
+    private = dict(zip(schema.private, schema.private_bounds, strict=True))
+    return compare_algorithms(load_public(data, schema), private=private, **settings)
 
 
 def save_record(record: Plan | Comparison, path: Path, *, overwrite: bool = False) -> None:
@@ -117,7 +68,8 @@ def save_record(record: Plan | Comparison, path: Path, *, overwrite: bool = Fals
         raise SchemaError(f"'{path}' exists already. Name another file, or overwrite it with --force.")
     kind = next(name for name, each in RECORDS.items() if isinstance(record, each))
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({kind: FORMAT_VERSION, **record.to_json()}, indent=2) + "\n", encoding="utf-8")
+    content = {kind: FORMAT_VERSION, **record.to_json()}
+    path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def load_record(path: Path) -> Plan | Comparison:
@@ -142,11 +94,15 @@ def load_record(path: Path) -> Plan | Comparison:
             f"'{path}' has format {stored[kinds[0]]}, newer than this conddp reads ({FORMAT_VERSION}). Install a newer "
             "conddp."
         )
+    if stored[kinds[0]] < FORMAT_VERSION:
+        raise SchemaError(f"'{path}' was written by an older conddp. Make it again.")
     content = {name: value for name, value in stored.items() if name != kinds[0]}
     try:
-        return RECORDS[kinds[0]].from_json(content)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        record = RECORDS[kinds[0]].from_json(content)
+        report_plan(record) if isinstance(record, Plan) else report_comparison(record)  # whether it makes sense
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise SchemaError(f"'{path}' is damaged: {error}.") from error
+    return record
 
 
 def fit_file(
@@ -195,6 +151,7 @@ def fit_file(
     paying = PrivacyLedger(cost) if ledger is None else PrivacyLedger.load(ledger)
     paying.check(f"fitting with epsilon={epsilon:g}", cost, paying.neighbouring)
     dataset = Dataset.load(data, schema)
+    design = Design.of(dataset.public)  # now: what fails after the fit fails when budget has been spent
     result = chosen.fit(
         dataset,
         budget,
@@ -203,7 +160,7 @@ def fit_file(
         random_source=RandomSource.of(seed),
         ledger=paying,
     )
-    save_model(out, result, schema, paying, Design.of(dataset.public))
+    save_model(out, result, schema, paying, design)
     return load_model(out)
 
 
@@ -255,8 +212,8 @@ def report_file(source: Path, out: Path, *, plan: Path | None = None, overwrite:
         raise SchemaError(f"'{plan}' is a comparison, not a plan.")
     if source.is_dir() or not source.exists():
         saved = load_model(source)
-        if expected is not None and expected.design.columns != saved.design.columns:
-            raise SchemaError(f"'{plan}' was made for other public columns than the model in '{source}'.")
+        if expected is not None and (expected.schema, expected.design) != (saved.schema, saved.design):
+            raise SchemaError(f"'{plan}' was made for other columns or records than the model in '{source}'.")
         document = report_fit(saved, expected)
     elif expected is not None:
         raise SchemaError(f"--plan goes with the folder of a model, but '{source}' is a file.")

@@ -76,7 +76,7 @@ class Plan:
         called = "the default algorithm" if name == "auto" else f"algorithm '{name}'"
         yield (
             f"Use {called} with a {head} head. At epsilon {self.epsilon:g} its error on simulated labels is "
-            f"{error:.3f} times that of least squares without privacy; the mean alone has {constant:.3f} times."
+            f"{error:.3f} times that of linear least squares without privacy; the mean alone has {constant:.3f} times."
         )
         others = {other: value for other, value in errors.items() if other not in (name, "mean")}
         if others:

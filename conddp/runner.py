@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, Generic, Protocol, TypeVar
@@ -15,10 +16,15 @@ from typing import Any, Generic, Protocol, TypeVar
 from threadpoolctl import threadpool_limits
 
 from conddp.cache import ContentCache
+from conddp.errors import CondDPError
 
-__all__ = ["ProgressReport", "Store", "run_cells"]
+__all__ = ["ProgressReport", "Store", "WorkerDied", "run_cells"]
 
 ProgressReport = Callable[[int, int, float], None]  # cells done, cells in all, seconds left
+
+
+class WorkerDied(CondDPError, RuntimeError):  # noqa: N818  (reads as what happened)
+    """A worker process ended before its work was done."""
 
 
 class Work(Hashable, Protocol):
@@ -113,10 +119,16 @@ def run_cells(
         waiting = {pool.submit(_compute, cell): cell for cell in missing}
         for future in as_completed(waiting):
             finish(waiting[future], future.result())
-    except BaseException:
+    except BaseException as error:
+        workers = list((pool._processes or {}).values())  # before shutdown forgets them
         pool.shutdown(wait=False, cancel_futures=True)
-        for process in list((pool._processes or {}).values()):
+        for process in workers:
             process.terminate()
+        if isinstance(error, BrokenProcessPool):
+            raise WorkerDied(
+                "a worker process was killed, perhaps because memory ran out. Try again with fewer workers "
+                "(--workers 1)."
+            ) from error
         raise
     pool.shutdown()
     return results

@@ -40,7 +40,7 @@ from conddp.schema import Bounds, Schema
 
 __all__ = ["ModelFileError", "SavedModel", "check_folder", "load_model", "save_model"]
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 WEIGHTS, RECORD, LEDGER = "model.safetensors", "model.json", "ledger.jsonl"
 HEADS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Linear, MLP, FactorizationMachine, Wide)}
 

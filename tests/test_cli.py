@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from functools import partial
@@ -13,8 +14,10 @@ import pytest
 from typer.testing import CliRunner
 
 from conddp import cli
+from conddp.data import PublicFeatures
 from conddp.datasets import DATASETS
 from conddp.errors import SchemaError
+from conddp.files import save_record
 from conddp.ledger import PrivacyBudget, PrivacyLedger
 from conddp.planning import make_plan
 from conddp.saving import load_model
@@ -259,9 +262,9 @@ def test_plan_compare_and_report(table: Path, schema: Path, tmp_path: Path) -> N
     assert planned.exit_code == 0, planned.output
     text = " ".join(planned.stdout.split())
     assert "condition number" in text and "spectrum" in text
-    assert "Error on simulated labels over that of least squares without privacy" in text
+    assert "Error on simulated labels over that of linear least squares without privacy" in text
     assert "Use the default algorithm with a linear head. At epsilon 1" in text
-    assert json.loads(stored.read_text())["conddp_plan"] == 1
+    assert json.loads(stored.read_text())["conddp_plan"] == 2
     fitted = ["fit", str(table), "--schema", str(schema), "--out", str(model)]
     assert runner.invoke(cli.app, fitted).exit_code == 0
     for source, more in ((model, ["--plan", str(stored)]), (stored, [])):
@@ -355,6 +358,77 @@ def test_a_huge_epsilon_is_allowed_and_called_what_it_is(table: Path, schema: Pa
     assert "protects hardly anyone" in page.read_text()
 
 
+def test_no_budget_is_spent_on_columns_that_cannot_be_described(tmp_path: Path) -> None:
+    path, ledger = tmp_path / "huge.csv", tmp_path / "l.jsonl"
+    path.write_text("a,y\n" + "".join(f"{i}e200,{i % 5}\n" for i in range(50)))
+    PrivacyLedger(PrivacyBudget(2.0, 1e-5), path=ledger)
+    options = ["--label", "y", "--label-bounds", "0,5", "--algorithm", "mean", "--ledger", str(ledger)]
+    result = runner.invoke(cli.app, ["fit", str(path), *options, "--out", str(tmp_path / "m")])
+    assert isinstance(result.exception, SchemaError)
+    assert PrivacyLedger.load(ledger).spent == PrivacyBudget(0.0, 0.0)
+
+
+def test_a_plan_goes_with_its_own_model_only(table: Path, schema: Path, tmp_path: Path) -> None:
+    plan, model = tmp_path / "plan.json", tmp_path / "model"
+    options = ["--schema", str(schema)]
+    assert runner.invoke(cli.app, ["plan", str(table), *options, "--out", str(plan), "--workers", "1"]).exit_code == 0
+    table.write_text("\n".join(table.read_text().splitlines()[:-1]) + "\n")  # one record fewer
+    assert runner.invoke(cli.app, ["fit", str(table), *options, "--out", str(model)]).exit_code == 0
+    arguments = ["report", str(model), "--plan", str(plan), "--out", str(tmp_path / "r.html")]
+    assert "other columns or records" in str(runner.invoke(cli.app, arguments).exception)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("epsilon",), 3.0),
+        (("comparison", "errors"), {}),
+        (("comparison", "errors", "auto"), [[0.0] * 11] * 5),
+        (("comparison", "errors", "auto"), [[1.0] * 11]),
+        (("comparison", "constant"), []),
+        (("comparison", "delta"), 0),
+        (("design", "rank"), 0),
+        (("design", "singular_values"), []),
+        (("design", "conditioned_cost"), -1.0),
+        (("design", "num_records"), None),
+        (("design", "improvement"), None),
+    ],
+)
+def test_a_damaged_plan_is_refused_whatever_the_damage(
+    table: Path, schema: Path, tmp_path: Path, place: tuple[str, ...], value: object
+) -> None:
+    stored = _store_plan(tmp_path)
+    content = json.loads(stored.read_text())
+    part = content
+    for name in place[:-1]:
+        part = part[name]
+    part[place[-1]] = value
+    stored.write_text(json.dumps(content))
+    result = runner.invoke(cli.app, ["report", str(stored), "--out", str(tmp_path / "r.html")])
+    assert isinstance(result.exception, SchemaError), result.exception
+    assert "is damaged" in str(result.exception)
+
+
+def _store_plan(folder: Path) -> Path:
+    public = PublicFeatures(np.random.default_rng(0).normal(size=(60, 2)), ("rooms", "age"))
+    schema = Schema.of(label="price", label_bounds=(0, 500), public=public.names)
+    path = folder / "stored.json"
+    save_record(make_plan(public, schema, algorithms=["auto", "mean"]), path)
+    return path
+
+
+def test_a_terminal_that_lacks_characters_is_no_error(table: Path, schema: Path) -> None:
+    program = "import sys; from conddp.cli import main; sys.argv[0] = 'conddp'; main()"
+    arguments = ["plan", str(table), "--schema", str(schema), "--workers", "1"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "cp1252"},
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_demo_ends_with_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load_or_skip("boston_housing")
     monkeypatch.setattr("conddp.demo.EPSILONS", (1.0, 4.0))
@@ -363,6 +437,8 @@ def test_the_demo_ends_with_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert result.exit_code == 0, result.output
     assert (tmp_path / "report.html").read_text().count('<svg class="chart"') >= 4
     assert load_model(tmp_path / "model").guarantee.epsilon == 1.0
+    again = runner.invoke(cli.app, ["demo", "--out", str(tmp_path), "--seeds", "1", "--data", "boston_housing"])
+    assert again.exit_code == 0, again.output  # over its own earlier run
     assert runner.invoke(cli.app, ["demo", "--data", "iris"]).exit_code == 2
 
 
@@ -391,7 +467,7 @@ BAD_FITS: list[tuple[str, list[str], int, str]] = [
         "unknown column",
         ["fit", "{other}", "--schema", "{schema}", "--out", "{dir}/m"],
         1,
-        "is in the schema but not in",
+        "is declared but not in",
     ),
     ("gap", ["fit", "{gap}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "contains NaN or infinity"),
     ("mixed types", ["fit", "{mixed}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "column 'income' holds String"),
@@ -447,6 +523,48 @@ BAD_FITS: list[tuple[str, list[str], int, str]] = [
         1,
         "BudgetExceeded: fitting with epsilon=1 needs epsilon=1",
     ),
+    (
+        "plan with a misspelt label",
+        ["plan", "{table}", "--label", "Price", "--label-bounds", "0,500", "--private", "income=0,100"],
+        1,
+        "column 'Price' is declared but not in",
+    ),
+    (
+        "compare with a misspelt private column",
+        ["compare", "{table}", "--label", "price", "--label-bounds", "0,500", "--private", "Income=0,100"],
+        1,
+        "column 'Income' is declared but not in",
+    ),
+    (
+        "plan of another table",
+        ["plan", "{nolabel}", "--schema", "{schema}"],
+        1,
+        "column 'price' is declared but not in",
+    ),
+    (
+        "unclosed quote",
+        ["fit", "{unclosed}", "--schema", "{schema}", "--out", "{dir}/m"],
+        1,
+        "is empty, or not a valid",
+    ),
+    ("semicolons", ["schema", "init", "{semicolons}", "--out", "{dir}/s"], 1, "with commas between the names"),
+    ("tabs", ["schema", "init", "{tabs}", "--out", "{dir}/s"], 1, "with commas between the names"),
+    ("money", ["plan", "{money}", "--schema", "{schema}"], 1, "with commas between the names"),
+    ("one record", ["plan", "{one}", "--schema", "{schema}"], 1, "for two records or more"),
+    (
+        "plan into a folder",
+        ["plan", "{table}", "--schema", "{schema}", "--out", "{dir}/f.json", "--force"],
+        2,
+        "folder",
+    ),
+    (
+        "plan below a file",
+        ["plan", "{table}", "--schema", "{schema}", "--out", "{table}/p.json"],
+        2,
+        "cannot be written",
+    ),
+    ("demo in a full folder", ["demo", "--out", "{dir}"], 1, "is not empty, and no demo has made it"),
+    ("older plan", ["report", "{older}", "--out", "{dir}/r.html"], 1, "written by an older conddp"),
     ("plan without a file", ["plan", "{dir}/none.csv", "--schema", "{schema}"], 1, "does not exist"),
     ("plan to text", ["plan", "{table}", "--schema", "{schema}", "--out", "{dir}/p.txt"], 2, ".json, .html or .md"),
     ("plan over a file", ["plan", "{table}", "--schema", "{schema}", "--out", "{fake}"], 2, ".json, .html or .md"),
@@ -495,9 +613,16 @@ def test_bad_input_is_explained_and_shows_no_private_value(
         "gap": ("gap.csv", "rooms,age,income,price\n1,2,77.123,4\n2,3,,5\n"),
         "mixed": ("mixed.csv", "rooms,age,income,price\n1,2,77.123,4\n2,3,much,5\n"),
         "gappublic": ("gappublic.csv", "rooms,age,income,price\n,2,77.123,4\n2,3,1,5\n"),
+        "nolabel": ("nolabel.csv", "rooms,age,income\n1,2,77.123\n"),
+        "unclosed": ("unclosed.csv", '"rooms,age,income,price\n1,2,77.123,4\n2,3,5,5\n'),
+        "semicolons": ("semicolons.csv", "1;2;77.123;4\n2;3;5;5\n"),
+        "tabs": ("tabs.csv", "1\t2\t77.123\t4\n"),
+        "money": ("money.csv", '"$77.123","1,5","48,913"\n'),
+        "one": ("one.csv", "rooms,age,income,price\n1,2,77.123,4\n"),
+        "older": ("older.json", '{"conddp_plan": 1}'),
         "json": ("some.json", "[1, 2]"),
         "newer": ("newer.json", '{"conddp_plan": 99}'),
-        "damaged": ("damaged.json", '{"conddp_plan": 1, "schema": 7}'),
+        "damaged": ("damaged.json", '{"conddp_plan": 2, "schema": 7}'),
         "nohead": ("nohead.csv", "1,2,77.123,4\n2,3,5,5\n"),
         "twice": ("twice.csv", "rooms,rooms,age,income,price\n1,1,2,77.123,4\n"),
     }
@@ -505,6 +630,7 @@ def test_bad_input_is_explained_and_shows_no_private_value(
     for key, (file, content) in files.items():
         (tmp_path / file).write_text(content)
         places[key] = str(tmp_path / file)
+    (tmp_path / "f.json").mkdir()
     PrivacyLedger(PrivacyBudget(0.5, 1e-6), path=places["ledger"])
     places["bytes"] = str(tmp_path / "bytes.jsonl")
     Path(places["bytes"]).write_bytes(b"\xff\xfe\x00")

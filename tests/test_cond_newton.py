@@ -269,3 +269,27 @@ def test_private_directions_are_nearly_orthonormal_with_little_noise(rng: np.ran
     noisy = add(1e-3)
     assert np.isfinite(noisy.rows).all()
     assert np.sqrt(np.mean(noisy.rows[:, 4:] ** 2)) < 2  # noise chooses bad coordinates, but no huge ones
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_coefficients_are_as_uncertain_as_they_are_said_to_be(epsilon: float, fit_intercept: bool) -> None:
+    """With light tails: the errors of coefficients, over their stated deviations, have about unit size."""
+    rng = np.random.default_rng(5)
+    scores = []
+    for seed in range(40):
+        X = rng.normal(size=(1500, 4)) @ rng.normal(size=(4, 4)) + (2.0 if fit_intercept else 0.0)
+        truth = rng.normal(size=4)
+        signal = X @ truth
+        y = signal + signal.std() * rng.normal(size=1500)
+        reach = 4 * np.abs(y - y.mean() * fit_intercept).max() / 3
+        middle = y.mean() if fit_intercept else 0.0
+        dataset = Dataset(PublicFeatures(X), None, Labels(y, Bounds(middle - reach, middle + reach)))
+        result = CondNewton().fit(
+            dataset, PrivacyBudget(epsilon, 1e-6), fit_intercept=fit_intercept, random_source=RandomSource.of(seed)
+        )
+        slopes, _, _ = result.model.compute_linear_coefficients()
+        scores.append((slopes - truth) / np.array(result.diagnostics.coefficient_deviations[:4]))
+    size = float(np.sqrt(np.mean(np.square(scores))))
+    assert 0.6 < size < 1.5
+    assert np.mean(np.abs(scores) < 2) > 0.85

@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from conddp.algorithms import NonPrivate
 from conddp.conditioning import ConditioningMatrix, Spectrum
 from conddp.data import Dataset, Labels, PublicFeatures
 from conddp.errors import PrivateDataLeak, SchemaError
 from conddp.fitted import move_parameters
+from conddp.ledger import PrivacyBudget
 from conddp.schema import Bounds
 from tests.contracts import HEADS
 
@@ -171,3 +173,19 @@ def test_float32_features_give_a_float64_spectrum(rng: np.random.Generator) -> N
     assert Spectrum.of(PublicFeatures(X)).singular_values.dtype == np.float64
     C = ConditioningMatrix.from_spectrum(Spectrum.of(PublicFeatures(X)))
     assert C.transform(PublicFeatures(X), dtype=np.float32).dtype == np.float32
+
+
+@pytest.mark.parametrize(("offset", "unit"), [(0.0, 1.0), (1.7e9, 1.0), (1.7e15, 1e6)])
+def test_columns_far_from_zero_keep_their_digits(rng: np.random.Generator, offset: float, unit: float) -> None:
+    """Dates as seconds or microseconds that all lie within an hour."""
+    X = np.column_stack([offset + unit * np.round(rng.uniform(0, 3600, size=400)), rng.normal(size=400)])
+    public = PublicFeatures(X)
+    spectrum = Spectrum.of(public)
+    assert spectrum.rank == 3
+    chunked = Spectrum.of(PublicFeatures(part) for part in np.array_split(X, 7))
+    np.testing.assert_allclose(chunked.singular_values, spectrum.singular_values, rtol=1e-6 if offset < 1e12 else 0.1)
+    np.testing.assert_allclose(spectrum.column_scales, [*np.sqrt((X**2).mean(axis=0)), 1.0], rtol=1e-12)
+    y = (X[:, 0] - offset) / (3600 * unit) + X[:, 1]
+    label = Labels(y, Bounds(-5, 5))
+    model = NonPrivate().fit(Dataset(public, None, label), PrivacyBudget(1.0, 1e-6)).model
+    np.testing.assert_allclose(model.predict(public), y, atol=1e-5)

@@ -114,7 +114,7 @@ def _change(folder: Path, **entries: object) -> None:
         (lambda folder: (folder / "model.json").write_text("{"), "not valid JSON"),
         (lambda folder: (folder / "model.json").write_text("[]"), "not the record of a conddp model"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"x"), "does not belong"),
-        (lambda folder: _change(folder, conddp_model=3), r"format 3, newer than this conddp reads \(2\)"),
+        (lambda folder: _change(folder, conddp_model=4), r"format 4, newer than this conddp reads \(3\)"),
         (lambda folder: _change(folder, conddp_model=1), r"format 1, of an older conddp"),
         (lambda folder: _change(folder, head={"kind": "os.system"}), "unknown head"),
         (lambda folder: _change(folder, schema="[label]"), "is damaged"),

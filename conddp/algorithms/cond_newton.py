@@ -209,7 +209,7 @@ def _diagnose(
     """The course of the run: rows have unit second moments, so distances of coefficients are those of predictions."""
     width = model.label_bounds.width
     deviations: tuple[float, ...] = ()
-    if isinstance(model.head, Linear):
+    if isinstance(model.head, Linear) and directions.is_public:  # the whitening of private columns is itself noisy
         covariance = (directions.matrix * run.belief.variance) @ directions.matrix.T
         deviations = tuple(model.compute_linear_deviations(covariance).tolist())
     return Diagnostics(

@@ -26,6 +26,7 @@ from conddp.report.document import (
     Table,
     Text,
     join,
+    round_up,
     show,
 )
 from conddp.saving import SavedModel
@@ -35,10 +36,16 @@ __all__ = ["report_comparison", "report_fit", "report_plan"]
 
 MOST_COEFFICIENTS = 30  # in the figure; the table has all
 LARGEST_EXPONENT = 700.0  # of what floating point can hold
+NOTHING_PRIVATE = (
+    "This page holds no private value: everything on it is public, declared, or released under the guarantee."
+)
+NO_LABEL = "No label and no private column was read for this page."
 WEAK = 10.0  # an epsilon above this is called weak
 
 
-def report_fit(saved: SavedModel, plan: Plan | None = None, more: tuple[Section, ...] = ()) -> Document:
+def report_fit(
+    saved: SavedModel, plan: Plan | None = None, more: tuple[Section, ...] = (), *, footnote: str = NOTHING_PRIVATE
+) -> Document:
     """Report of a trained model.
 
     Privacy
@@ -52,6 +59,8 @@ def report_fit(saved: SavedModel, plan: Plan | None = None, more: tuple[Section,
         Made from the same public columns; adds the errors to be expected.
     more : tuple of Section
         Further sections, after the guarantee.
+    footnote : str
+        What stands below a private model.
     """
     guarantee, ledger = saved.guarantee, saved.ledger
     private = not math.isinf(guarantee.epsilon)
@@ -75,6 +84,9 @@ def report_fit(saved: SavedModel, plan: Plan | None = None, more: tuple[Section,
         f"Private model of '{guarantee.label}'" if private else f"Model of '{guarantee.label}', not private",
         lead,
         tuple(section for section in sections if section.blocks),
+        footnote
+        if private
+        else "This model is not private: its coefficients and predictions depend on private values without noise.",
     )
 
 
@@ -112,6 +124,7 @@ def report_plan(plan: Plan) -> Document:
             _describe_design(plan.design),
             _describe_columns(plan.schema),
         ),
+        NO_LABEL,
     )
 
 
@@ -125,6 +138,7 @@ def report_comparison(comparison: Comparison) -> Document:
         f"columns. At epsilon {middle:g} the lowest mean error is that of '{best}', {error:.3g} times that of least "
         "squares without privacy. No label was read, so it costs no privacy.",
         (_describe_expectations(comparison),),
+        NO_LABEL,
     )
 
 
@@ -134,23 +148,32 @@ def _describe_guarantee(guarantee: Guarantee) -> Section:
     epsilon, delta = guarantee.epsilon, guarantee.delta
     whose = "label and private columns" if guarantee.private_columns else "label"
     factor = math.exp(min(epsilon, LARGEST_EXPONENT))
-    certain = min(1.0, (factor + delta) / (1 + factor))
+    amount = round_up(factor) if epsilon <= LARGEST_EXPONENT else f"e^{epsilon:g}"
+    certain = round_up(100 * min(1.0, (factor + delta) / (1 + factor)))
     plain = (
         f"Take any one of the {guarantee.num_records:,} records, and let its {whose} be anything else within the "
         f"declared ranges. The chance of ending up with this model, or with any group of models, would have changed by "
-        f"a factor of at most {factor:.3g}"
+        f"a factor of at most {amount}"
         + (f", up to an extra chance of {delta:g}." if delta else ".")
         + f" Someone who knows everything but which of two values a record has, and holds both for equally likely, "
-        f"will after seeing the model be right with a chance of at most {certain:.1%}."
+        f"will after seeing the model be right with a chance of at most {certain} %."
     )
     if guarantee.neighbouring is not Neighbouring.REPLACE:
         plain = (
             f"Take any one of the {guarantee.num_records:,} records, and let its {whose} contribute nothing. The "
-            f"chance of any group of models would have changed by a factor of at most {factor:.3g}, up to an extra "
+            f"chance of any group of models would have changed by a factor of at most {amount}, up to an extra "
             f"chance of {delta:g}. This is the weaker relation, ZERO_OUT."
         )
     if epsilon > WEAK:
         plain += " A factor as large as this protects hardly anyone: choose a smaller epsilon."
+    if delta * guarantee.num_records >= 1:
+        plain += (
+            f" Delta is not below one over the number of records: it would allow a share of {delta:g} of the records "
+            "to be published as they are. Choose a much smaller one."
+        )
+    differ = f"differ in one record's {whose}"
+    if guarantee.neighbouring is not Neighbouring.REPLACE:
+        differ = f"differ in whether one record's {whose} count or are set to a null that adds nothing"
     power = math.log10(delta) if delta else 0.0
     tiny = f"10^{power:.0f}" if abs(power - round(power)) < 1e-9 else f"{delta:g}"
     extra = f" + {tiny}" if delta else ""
@@ -159,10 +182,7 @@ def _describe_guarantee(guarantee: Guarantee) -> Section:
         (
             Text(plain),
             Formula(f"P[M(D) ∈ S] ≤ e^{epsilon:g} · P[M(D′) ∈ S]{extra}"),
-            Text(
-                f"for the training M, every set S of models, and all data sets D and D′ that differ in one record's "
-                f"{whose}. In full:"
-            ),
+            Text(f"for the training M, every set S of models, and all data sets D and D′ that {differ}. In full:"),
             Text(str(guarantee)),
             Facts(
                 (
@@ -212,12 +232,13 @@ def _describe_ledger(ledger: PrivacyLedger) -> Section:
     return Section(
         "What was spent",
         (
+            Text("As it was when this model was saved; later fits on the same ledger are not in it."),
             Table("The ledger", ("when (UTC)", "what", "why", "epsilon", "delta"), rows, num_text=3),
             Facts(
                 (
                     ("budget", str(ledger.budget)),
                     ("spent", str(ledger.spent)),
-                    ("left", str(ledger.remaining)),
+                    ("left at that time", str(ledger.remaining)),
                     ("relation", ledger.neighbouring.value),
                 )
             ),
@@ -338,7 +359,7 @@ def _describe_expectations(comparison: Comparison, epsilon: float | None = None)
     highest = 1.5 * constant
     seen = [min(value, highest) for each in series for value in each.y]
     chart = Chart(
-        "Expected error against epsilon, over that of least squares without privacy",
+        "Expected error against epsilon, over that of linear least squares without privacy",
         "epsilon",
         "error over least squares",
         comparison.epsilons,
@@ -357,9 +378,9 @@ def _describe_expectations(comparison: Comparison, epsilon: float | None = None)
         f"Labels were made up from the public columns, {comparison.num_simulations} times: linear and not, with weak "
         "and strong signals, with light and heavy tails. Every algorithm was fitted to them at every budget (delta "
         f"{comparison.delta:g}, {comparison.head} head, relation {comparison.neighbouring.value}) with its default "
-        "settings. An error is the expected squared error on new labels over that of least squares without privacy on "
-        "the same labels; curves are geometric means, and the band around the default goes from its lowest to its "
-        "highest. The real labels may be kinder or harsher; they were not read."
+        "settings. An error is the expected squared error on new labels over that of linear least squares without "
+        "privacy on the same labels; curves are geometric means, and the band around the default goes from its lowest "
+        "to its highest. The real labels may be kinder or harsher; they were not read."
     )
     if epsilon is not None:
         text += f" The budget of this plan is epsilon {epsilon:g}."

@@ -6,11 +6,12 @@ from html import escape
 
 from conddp.report.document import Chart, Dots, show
 
-__all__ = ["MOST_MARKERS", "render_chart", "render_dots", "render_marker"]
+__all__ = ["MOST_MARKERS", "name_style", "render_chart", "render_dots", "render_marker"]
 
 WIDTH, HEIGHT = 640, 360
 LEFT, RIGHT, TOP, BOTTOM = 70, 16, 14, 52
 MOST_MARKERS = 16  # on a curve; longer ones are drawn without
+NUM_STYLES = 8  # colours in the style sheet; further series use them again, dashed
 MARKERS = ("circle", "square", "diamond", "triangle", "cross", "plus", "down", "star")
 
 
@@ -45,6 +46,8 @@ def render_chart(chart: Chart, *, number: int = 1) -> str:
     )
     parts.append(f'<g clip-path="url(#plot{number})">')
     for place, reference in enumerate(chart.references):
+        if not math.isfinite(reference.y):
+            continue
         y = up(reference.y)
         parts.append(
             f'<line class="reference r{place}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}">'
@@ -52,11 +55,11 @@ def render_chart(chart: Chart, *, number: int = 1) -> str:
         )
     for place, series in enumerate(chart.series):
         points = [(across(x), up(y)) for x, y in zip(chart.x, series.y, strict=False) if math.isfinite(y)]
-        if series.low:
+        if series.low and all(map(math.isfinite, (*series.low, *series.high))):
             upper = [(across(x), up(y)) for x, y in zip(chart.x, series.high, strict=False)]
             lower = [(across(x), up(y)) for x, y in zip(chart.x, series.low, strict=False)]
-            parts.append(f'<polygon class="band s{place}" points="{_join([*upper, *reversed(lower)])}"/>')
-        parts.append(f'<polyline class="curve s{place}" points="{_join(points)}"/>')
+            parts.append(f'<polygon class="band {name_style(place)}" points="{_join([*upper, *reversed(lower)])}"/>')
+        parts.append(f'<polyline class="curve {name_style(place)}" points="{_join(points)}"/>')
         if len(chart.x) <= MOST_MARKERS:
             parts += [render_marker(place, x, y) for x, y in points]
     parts.append("</g></svg>")
@@ -65,11 +68,12 @@ def render_chart(chart: Chart, *, number: int = 1) -> str:
 
 def render_dots(dots: Dots, *, number: int = 1) -> str:
     """Values with bars of two standard deviations, one below the other."""
-    left, row = 170, 24
+    left, row = 200, 24
     height = TOP + row * len(dots.names) + BOTTOM
     ends = [v + s * 2 * d for v, d in zip(dots.values, dots.deviations, strict=True) for s in (-1, 1)]
     across = _Axis.of([0.0, *ends], log=False, start=left, end=WIDTH - RIGHT, padded=True)
-    parts = [_open(dots.title, f"{len(dots.names)} values with bars of two standard deviations", WIDTH, height, number)]
+    described = f"{len(dots.names)} values with bars of two standard deviations"
+    parts = [_open(dots.title, described, WIDTH, height, number, kind="chart dots")]
     bottom = height - BOTTOM
     for tick in across.ticks(6):
         x = across(tick)
@@ -79,7 +83,7 @@ def render_dots(dots: Dots, *, number: int = 1) -> str:
     parts.append(f'<line class="zero" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{bottom}"/>')
     for place, (name, value, deviation) in enumerate(zip(dots.names, dots.values, dots.deviations, strict=True)):
         y = TOP + row * (place + 0.5)
-        short = name if len(name) <= 22 else name[:21] + "…"
+        short = name if len(name) <= 16 else name[:15] + "…"
         parts.append(f'<text class="tick" text-anchor="end" x="{left - 8}" y="{y + 4:.1f}">{escape(short)}</text>')
         low, high = across(value - 2 * deviation), across(value + 2 * deviation)
         parts.append(f'<line class="bar s0" x1="{low:.1f}" x2="{high:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>')
@@ -91,7 +95,7 @@ def render_dots(dots: Dots, *, number: int = 1) -> str:
 
 def render_marker(place: int, x: float, y: float) -> str:
     """The marker of a series: its shape says what its colour says."""
-    shape, style = MARKERS[place % len(MARKERS)], f'class="marker s{place}"'
+    shape, style = MARKERS[place % len(MARKERS)], f'class="marker {name_style(place)}"'
     if shape == "circle":
         return f'<circle {style} cx="{x:.1f}" cy="{y:.1f}" r="4.5"/>'
     paths = {
@@ -104,6 +108,11 @@ def render_marker(place: int, x: float, y: float) -> str:
         "star": "M-4-4L4 4M4-4L-4 4M-5 0H5M0-5V5",
     }
     return f'<path {style} d="{paths[shape]}" transform="translate({x:.1f} {y:.1f})"/>'
+
+
+def name_style(place: int) -> str:
+    """Classes of the style sheet for a series."""
+    return f"s{place % NUM_STYLES}" + (" again" if place >= NUM_STYLES else "")
 
 
 class _Axis:
@@ -152,9 +161,9 @@ class _Axis:
         return [0.0 if abs(tick) < step / 1e6 else tick for tick in ticks]
 
 
-def _open(title: str, description: str, width: int, height: int, number: int) -> str:
+def _open(title: str, description: str, width: int, height: int, number: int, *, kind: str = "chart") -> str:
     return (
-        f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-labelledby="t{number} d{number}">'
+        f'<svg class="{kind}" viewBox="0 0 {width} {height}" role="img" aria-labelledby="t{number} d{number}">'
         f'<title id="t{number}">{escape(title)}</title><desc id="d{number}">{escape(description)}</desc>'
     )
 
@@ -164,7 +173,7 @@ def _describe(chart: Chart) -> str:
     pieces = [
         f"{each.name} goes from {show(each.y[0])} to {show(each.y[len(each.y) - 1])}" for each in chart.series if each.y
     ]
-    pieces += [f"{each.name} is at {show(each.y)}" for each in chart.references]
+    pieces += [f"{each.name} is at {show(each.y)}" for each in chart.references if math.isfinite(each.y)]
     return f"{chart.y_label} against {chart.x_label}: {'; '.join(pieces)}."
 
 

@@ -1,5 +1,6 @@
 """What a report is made of: sections of paragraphs, facts, tables and charts. How it looks is decided elsewhere."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -135,11 +136,14 @@ class Document:
         What matters most, in a sentence or two.
     sections : tuple of Section
         The rest.
+    footnote : str
+        Below it.
     """
 
     title: str
     lead: str
     sections: tuple[Section, ...]
+    footnote: str = ""
 
     def tables(self) -> Iterator[Table]:
         """All tables, those behind charts included."""
@@ -149,6 +153,14 @@ class Document:
                     yield block
                 elif isinstance(block, Chart):
                     yield block.as_table()
+
+
+def round_up(value: float, digits: int = 3) -> str:
+    """A number that is no smaller than the value, in so many digits."""
+    if value <= 0:
+        return show(value)
+    size = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return f"{math.ceil(value / size * (1 - 1e-12)) * size:.{digits}g}"
 
 
 def show(value: float) -> str:

@@ -5,11 +5,12 @@ import re
 from dataclasses import asdict
 from html import escape
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from conddp.errors import SchemaError
-from conddp.report.charts import MOST_MARKERS, render_chart, render_dots, render_marker
+from conddp.report.charts import MOST_MARKERS, name_style, render_chart, render_dots, render_marker
 from conddp.report.document import Block, Chart, Document, Dots, Facts, Formula, Section, Table, Text, show
 
 __all__ = ["render_html", "render_json", "render_markdown", "write_report"]
@@ -36,14 +37,14 @@ def render_html(document: Document) -> str:
     folder = files("conddp.report")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(folder.joinpath("page.html.j2").read_text(encoding="utf-8"))
-    numbers = iter(range(1, 1000))
+    numbers = count(1)
     sections = [
         {
             "title": section.title,
-            "anchor": _anchor(section.title),
+            "anchor": f"section-{place}",
             "blocks": [_html(b, numbers) for b in section.blocks],
         }
-        for section in document.sections
+        for place, section in enumerate(document.sections, start=1)
     ]
     style = Markup(folder.joinpath("page.css").read_text(encoding="utf-8"))
     return template.render(document=document, sections=sections, style=style)
@@ -57,7 +58,7 @@ def _html(block: Block, numbers: Any) -> dict[str, Any]:
     if isinstance(block, Chart):
         legend = [
             {
-                "key": Markup(_key(f'<line class="curve s{place}" x1="-9" x2="9" y1="0" y2="0"/>{marker}')),
+                "key": Markup(_key(f'<line class="curve {name_style(place)}" x1="-9" x2="9" y1="0" y2="0"/>{marker}')),
                 "name": each.name,
             }
             for place, each in enumerate(block.series)
@@ -92,6 +93,8 @@ def render_markdown(document: Document) -> str:
     for section in document.sections:
         parts.append(f"## {_mark(section.title)}")
         parts += [_markdown(block) for block in section.blocks]
+    if document.footnote:
+        parts.append(_mark(document.footnote))
     return "\n\n".join(parts) + "\n"
 
 
@@ -118,7 +121,7 @@ def _markdown(block: Block) -> str:
 
 def _mark(text: str) -> str:
     """Escape what Markdown would take for markup."""
-    return re.sub(r"([\\`*_|<>\[\]#])", r"\\\1", text).replace("\n", " ")
+    return re.sub(r"([\\`*_|<>\[\]#])", r"\\\1", " ".join(text.split()))
 
 
 def render_json(document: Document) -> str:
@@ -135,9 +138,6 @@ def render_json(document: Document) -> str:
         "title": document.title,
         "lead": document.lead,
         "sections": [encode(section) for section in document.sections],
+        "footnote": document.footnote,
     }
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _anchor(title: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
