@@ -386,7 +386,7 @@ def _describe_expectations(comparison: Comparison, epsilon: float | None = None)
         text += f" The budget of this plan is epsilon {epsilon:g}."
     if comparison.num_private:
         text += f" The {comparison.num_private} private columns were made up too, within their declared ranges."
-    blocks: list[Block] = [Text(text), chart, Table("Mean error (lowest to highest)", heads, rows)]
+    blocks: list[Block] = [Text(text), chart, Table("Mean error (lowest–highest)", heads, rows)]
     if comparison.skipped:
         skipped = tuple((_name_algorithm(name), reason) for name, reason in comparison.skipped.items())
         blocks.append(Table("Not tried", ("algorithm", "why"), skipped, num_text=2))
@@ -395,7 +395,7 @@ def _describe_expectations(comparison: Comparison, epsilon: float | None = None)
 
 def _show_range(comparison: Comparison, name: str, place: int) -> str:
     low, high = comparison.spread(name)
-    return f"{comparison.mean(name)[place]:.3f} ({low[place]:.2f} to {high[place]:.2f})"
+    return f"{comparison.mean(name)[place]:.3f} ({low[place]:.2f}–{high[place]:.2f})"
 
 
 def _show_budget(guarantee: Guarantee) -> str:

@@ -134,10 +134,11 @@ class Improvement:
                 f"Conditioning changes the bound on the error by a factor between {low:.3g} and {high:.3g}: the public "
                 "columns are nearly conditioned as they are."
             )
+        worst = f"shrinks it {low:.3g} times" if low >= 1 else f"makes it {1 / low:.3g} times larger"
         return (
-            f"In theory conditioning shrinks the bound on the error of noisy descent {high:.3g} times at best, for "
-            f"labels along the weakest direction of the columns as they are, and {low:.3g} times at worst, along the "
-            "strongest."
+            f"In theory conditioning shrinks the bound on the error of noisy descent {high:.3g} times for labels along "
+            f"the weakest direction of the columns as they are, and {worst} for labels along the strongest; most "
+            "labels lie in between."
         )
 
 
