@@ -535,9 +535,12 @@ def _draw_sparkline(values: tuple[float, ...]) -> str:
 
 
 def _describe_errors(comparison: Any) -> str:
+    sampled = ""
+    if comparison.num_simulated < comparison.num_records:
+        sampled = f", for a sample of {comparison.num_simulated:,} records (with all of them errors are lower)"
     return (
         f"Error on simulated labels over that of linear least squares without privacy, {comparison.head} head, delta "
-        f"{comparison.delta:g}:"
+        f"{comparison.delta:g}{sampled}:"
     )
 
 

@@ -24,6 +24,7 @@ from conddp.simulation import FAMILIES, simulate
 __all__ = ["Comparison", "compare_algorithms"]
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
+MOST_RECORDS = 50_000
 CANDIDATES = ("auto", "cond-dp", "switch-cond-dp", "dpsgd", "one-shot", "rr-on-bins", "weighted-llp", "mean")
 
 
@@ -38,6 +39,9 @@ class Comparison:
     ----------
     num_records, num_public, num_private : int
         Size of the data.
+    num_simulated : int
+        Records that labels were made up for: all, or a sample of many. With fewer records errors are larger, so what a
+        sample shows is on the safe side.
     head : str
         The model.
     delta : float
@@ -57,6 +61,7 @@ class Comparison:
     num_records: int
     num_public: int
     num_private: int
+    num_simulated: int
     head: str
     delta: float
     neighbouring: Neighbouring
@@ -188,7 +193,8 @@ def compare_algorithms(
     check_delta(delta)
     positive_integer(num_draws=num_draws)
     algorithms, epsilons = tuple(dict.fromkeys(algorithms)), tuple(sorted(set(map(float, epsilons))))
-    setting = _Setting(public_features, dict(private or {}), algorithms, head, delta, neighbouring)
+    sample = _sample(public_features)
+    setting = _Setting(sample, dict(private or {}), algorithms, head, delta, neighbouring)
     skipped = dict(_list_unusable(setting))
     usable = tuple(name for name in algorithms if name not in skipped)
     setting = replace(setting, algorithms=usable)
@@ -208,6 +214,7 @@ def compare_algorithms(
         len(public_features.values),
         public_features.values.shape[1],
         len(private or {}),
+        len(sample.values),
         head,
         delta,
         neighbouring,
@@ -216,6 +223,15 @@ def compare_algorithms(
         tuple(answers[_Cell(*each, epsilons[0])].constant for each in labels),
         skipped,
     )
+
+
+def _sample(public_features: PublicFeatures) -> PublicFeatures:
+    """Enough records to tell algorithms apart."""
+    n = len(public_features.values)
+    if n <= MOST_RECORDS:
+        return public_features
+    chosen = np.sort(np.random.default_rng(0).choice(n, MOST_RECORDS, replace=False))
+    return PublicFeatures(public_features.values[chosen], public_features.names)
 
 
 def _list_unusable(setting: _Setting) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ from conddp.schema import Schema
 
 __all__ = ["compare_file", "fit_file", "load_record", "plan_file", "predict_file", "report_file", "save_record"]
 
-FORMAT_VERSION = 2  # of stored plans and comparisons
+FORMAT_VERSION = 3  # of stored plans and comparisons
 RECORDS: dict[str, type[Plan] | type[Comparison]] = {"conddp_plan": Plan, "conddp_comparison": Comparison}
 
 

@@ -264,7 +264,7 @@ def test_plan_compare_and_report(table: Path, schema: Path, tmp_path: Path) -> N
     assert "condition number" in text and "spectrum" in text
     assert "Error on simulated labels over that of linear least squares without privacy" in text
     assert "Use the default algorithm with a linear head. At epsilon 1" in text
-    assert json.loads(stored.read_text())["conddp_plan"] == 2
+    assert json.loads(stored.read_text())["conddp_plan"] == 3
     fitted = ["fit", str(table), "--schema", str(schema), "--out", str(model)]
     assert runner.invoke(cli.app, fitted).exit_code == 0
     for source, more in ((model, ["--plan", str(stored)]), (stored, [])):
@@ -622,7 +622,7 @@ def test_bad_input_is_explained_and_shows_no_private_value(
         "older": ("older.json", '{"conddp_plan": 1}'),
         "json": ("some.json", "[1, 2]"),
         "newer": ("newer.json", '{"conddp_plan": 99}'),
-        "damaged": ("damaged.json", '{"conddp_plan": 2, "schema": 7}'),
+        "damaged": ("damaged.json", '{"conddp_plan": 3, "schema": 7}'),
         "nohead": ("nohead.csv", "1,2,77.123,4\n2,3,5,5\n"),
         "twice": ("twice.csv", "rooms,rooms,age,income,price\n1,1,2,77.123,4\n"),
     }

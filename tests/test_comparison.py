@@ -65,6 +65,16 @@ def test_what_cannot_be_used_is_named_with_the_reason(public: PublicFeatures) ->
         compare_algorithms(public, private={"age": Bounds(0, 100)}, algorithms=["rr-on-bins"])
 
 
+def test_many_records_are_represented_by_a_sample(public: PublicFeatures, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conddp.comparison.MOST_RECORDS", 200)
+    sampled = compare_algorithms(public, algorithms=["auto"], epsilons=[1.0])
+    assert (sampled.num_records, sampled.num_simulated) == (600, 200)
+    monkeypatch.undo()
+    whole = compare_algorithms(public, algorithms=["auto"], epsilons=[1.0])
+    assert whole.num_simulated == 600
+    assert sampled.mean("auto")[0] > whole.mean("auto")[0]  # on the safe side
+
+
 def test_made_up_private_columns_stay_in_their_ranges_and_carry_signal(public: PublicFeatures) -> None:
     bounds = {"age": Bounds(0, 100), "debt": Bounds(-5, 5)}
     simulated = simulate(public, FAMILIES[3], np.random.default_rng(0), private=bounds)
@@ -103,6 +113,7 @@ def make_comparison(errors: dict[str, tuple[float, ...]], constant: float = 3.0)
         600,
         3,
         0,
+        600,
         "linear",
         1e-6,
         Neighbouring.REPLACE,

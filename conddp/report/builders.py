@@ -384,6 +384,11 @@ def _describe_expectations(comparison: Comparison, epsilon: float | None = None)
     )
     if epsilon is not None:
         text += f" The budget of this plan is epsilon {epsilon:g}."
+    if comparison.num_simulated < comparison.num_records:
+        text += (
+            f" To save time this was done for a random {comparison.num_simulated:,} of the {comparison.num_records:,} "
+            "records; with all of them errors are lower."
+        )
     if comparison.num_private:
         text += f" The {comparison.num_private} private columns were made up too, within their declared ranges."
     blocks: list[Block] = [Text(text), chart, Table("Mean error (lowest–highest)", heads, rows)]
