@@ -34,11 +34,15 @@ class Spectrum:
         Reads public columns only: no cost.
     Symbols
         :math:`S`: ``singular_values``, shape (rank,), falling.  :math:`V`: ``right_vectors``, shape (d, rank).
+        :math:`V S^{-1}`: ``whitening``.  :math:`S V^\top`: ``coloring``, shape (rank, d).
 
     Parameters
     ----------
     singular_values, right_vectors : arrays
         As above; directions without information (duplicate or zero columns, d > n) are left out.
+    whitening, coloring : arrays
+        Products that keep their digits where those of S and V would lose them: columns far from zero make S range over
+        more than floating point can hold.
     num_records : int
         Number of records n.
     column_scales : array of shape (d,)
@@ -49,6 +53,8 @@ class Spectrum:
 
     singular_values: NDArray[np.float64]
     right_vectors: NDArray[np.float64]
+    whitening: NDArray[np.float64]
+    coloring: NDArray[np.float64]
     num_records: int
     column_scales: NDArray[np.float64]
     has_constant: bool
@@ -105,15 +111,20 @@ class Spectrum:
         if not keep.all():
             row_space, _ = np.linalg.qr(basis)
             whitening = row_space @ (row_space.T @ whitening)
-        V, inverse_values, _ = np.linalg.svd(whitening, full_matrices=False)
+        coloring = np.sqrt(squared[keep])[:, None] * basis.T
+        V, inverse_values, rotated = np.linalg.svd(whitening, full_matrices=False)
         order = np.argsort(inverse_values)
+        rotated = rotated[order]
+        inverse_values = np.maximum(inverse_values[order], np.finfo(np.float64).tiny)
         with np.errstate(over="ignore"):
             mean_square = variance + center**2
         if not np.isfinite(mean_square).all():
             raise SchemaError(TOO_LARGE)
         return cls(
-            1 / inverse_values[order],
+            1 / inverse_values,
             V[:, order],
+            whitening @ rotated.T,
+            rotated @ coloring,
             num_records,
             np.where(mean_square > 0, np.sqrt(mean_square), 1.0),
             constant,
@@ -190,13 +201,19 @@ class ConditioningMatrix:
         """
         in_range(0.0, 1.0, exponent=exponent)
         in_range(0.0, np.inf, damping=damping)
-        V = spectrum.right_vectors
-        moments = spectrum.singular_values**2 / spectrum.num_records
-        weights = (moments + damping * moments.mean()) ** (-exponent / 2)
-        weights /= np.sqrt(np.mean(weights**2 * moments))
+        V, roots = spectrum.right_vectors, spectrum.singular_values / np.sqrt(spectrum.num_records)
+        with np.errstate(over="ignore"):
+            moments = roots**2
+            gains = (
+                roots * (moments + damping * moments.mean()) ** (-exponent / 2) if damping else roots ** (1 - exponent)
+            )
+        if not np.isfinite(gains).all():
+            raise SchemaError(TOO_LARGE)
+        gains = gains / np.sqrt(np.mean(gains**2)) * np.sqrt(spectrum.num_records)  # of whitened directions
+        matrix, inverse = spectrum.whitening * gains, spectrum.coloring / gains[:, None]
         if spectrum.rank == spectrum.num_columns:
-            return cls((V * weights) @ V.T, (V / weights) @ V.T, spectrum.has_constant)
-        return cls(V * weights, (V / weights).T, spectrum.has_constant)
+            matrix, inverse = matrix @ V.T, V @ inverse
+        return cls(matrix, inverse, spectrum.has_constant)
 
     @classmethod
     def optimal(cls, public_features: PublicFeatures, *, constant: bool = True) -> "ConditioningMatrix":

@@ -4,6 +4,7 @@ A function that must cost nothing takes :class:`PublicFeatures`; it cannot be ha
 """
 
 import csv
+import difflib
 import io
 import re
 from collections.abc import Collection, Sequence
@@ -306,11 +307,19 @@ def _read_arrow_schema(source: Path, names: Sequence[str]) -> Any:
 
 def _looks_like_data(text: str) -> bool:
     """Whether a name is, or holds, what may be a cell: a number, also with a currency or in another notation."""
-    for piece in re.split(r"[;\t|]", text):
-        digits = re.sub(r"[\s'\"$€£¥%,._:/+-]|(?<=\d)[eE](?=\d)", "", piece)
-        if digits.isdecimal():
+    try:
+        float(text)
+        return True  # also "nan" and "inf"
+    except ValueError:
+        pass
+    if re.search(r"[\n\r]|^\s*[{\[]\s*[\"{\[\d]|\d{4}-\d\d-\d\d|\s{2,}.*\d", text):
+        return True
+    for piece in re.split(r"[;\t|&:]", text):
+        bare = re.sub(r"0[xX][0-9a-fA-F]+|(?<=\d)[eEdD][+-]?(?=\d)", "0", piece)
+        digits, letters = len(re.findall(r"\d", bare)), len(re.findall(r"[^\W\d_]", bare))
+        if digits and (not letters or (digits >= letters and re.match(r"[\W_]*\d", bare))):
             return True
-    return any(mark in text for mark in "\n\r")
+    return False
 
 
 def _check_names(source: Path, names: Collection[str]) -> None:
@@ -318,7 +327,9 @@ def _check_names(source: Path, names: Collection[str]) -> None:
     present = _read_names(source)
     for name in names:
         if name not in present:
-            raise SchemaError(f"column '{name}' is declared but not in '{source}'. It has: {present}.")
+            near = difflib.get_close_matches(name.lower(), {each.lower(): each for each in present}, n=1)
+            hint = next((f" Is '{each}' meant?" for each in present if [each.lower()] == near), "")
+            raise SchemaError(f"column '{name}' is declared but not among the {len(present)} of '{source}'.{hint}")
         if present.count(name) > 1:
             raise SchemaError(f"column '{name}' occurs twice in '{source}'. Give each column its own name.")
 

@@ -84,7 +84,7 @@ def load_record(path: Path) -> Plan | Comparison:
         stored = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SchemaError(f"'{path}' cannot be read: {error.strerror}.") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise SchemaError(f"'{path}' is not valid JSON.") from None
     kinds = [kind for kind in RECORDS if isinstance(stored, dict) and kind in stored]
     if len(kinds) != 1 or not isinstance(stored[kinds[0]], int):

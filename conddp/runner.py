@@ -6,9 +6,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, Generic, Protocol, TypeVar
@@ -116,14 +117,17 @@ def run_cells(
         num_workers, mp_context=get_context("spawn"), initializer=_start_worker, initargs=(os.getpid(), compute)
     )
     try:
-        waiting = {pool.submit(_compute, cell): cell for cell in missing}
+        with _interrupts_ignored():  # workers inherit it, before they can say so themselves
+            waiting = {pool.submit(_compute, cell): cell for cell in missing}
         for future in as_completed(waiting):
             finish(waiting[future], future.result())
     except BaseException as error:
         workers = list((pool._processes or {}).values())  # before shutdown forgets them
-        pool.shutdown(wait=False, cancel_futures=True)
         for process in workers:
             process.terminate()
+        for process in workers:
+            process.join(timeout=5)
+        pool.shutdown(wait=False, cancel_futures=True)
         if isinstance(error, BrokenProcessPool):
             raise WorkerDied(
                 "a worker process was killed, perhaps because memory ran out. Try again with fewer workers "
@@ -132,6 +136,18 @@ def run_cells(
         raise
     pool.shutdown()
     return results
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _Clock:

@@ -175,7 +175,7 @@ def test_float32_features_give_a_float64_spectrum(rng: np.random.Generator) -> N
     assert C.transform(PublicFeatures(X), dtype=np.float32).dtype == np.float32
 
 
-@pytest.mark.parametrize(("offset", "unit"), [(0.0, 1.0), (1.7e9, 1.0), (1.7e15, 1e6)])
+@pytest.mark.parametrize(("offset", "unit"), [(0.0, 1.0), (1.7e9, 1.0), (1.7e12, 1e3), (1.7e15, 1e6)])
 def test_columns_far_from_zero_keep_their_digits(rng: np.random.Generator, offset: float, unit: float) -> None:
     """Dates as seconds or microseconds that all lie within an hour."""
     X = np.column_stack([offset + unit * np.round(rng.uniform(0, 3600, size=400)), rng.normal(size=400)])
@@ -185,6 +185,9 @@ def test_columns_far_from_zero_keep_their_digits(rng: np.random.Generator, offse
     chunked = Spectrum.of(PublicFeatures(part) for part in np.array_split(X, 7))
     np.testing.assert_allclose(chunked.singular_values, spectrum.singular_values, rtol=1e-6 if offset < 1e12 else 0.1)
     np.testing.assert_allclose(spectrum.column_scales, [*np.sqrt((X**2).mean(axis=0)), 1.0], rtol=1e-12)
+    C = ConditioningMatrix.from_spectrum(spectrum)
+    np.testing.assert_allclose(second_moment(C, X), np.eye(3), atol=1e-5)
+    np.testing.assert_allclose(C.inverse @ C.matrix, np.eye(3), atol=1e-5)
     y = (X[:, 0] - offset) / (3600 * unit) + X[:, 1]
     label = Labels(y, Bounds(-5, 5))
     model = NonPrivate().fit(Dataset(public, None, label), PrivacyBudget(1.0, 1e-6)).model

@@ -238,7 +238,7 @@ def test_the_weaker_relation_is_named(tmp_path: Path) -> None:
     assert "under the weaker relation ZERO\\_OUT" in text
     assert "contribute nothing" in text
     assert "anything else within the declared ranges" not in text
-    assert "set to a null that adds nothing. In full" in text
+    assert "a null that adds nothing in the other. In full" in text
 
 
 def test_a_large_delta_is_called_what_it_is(tmp_path: Path) -> None:

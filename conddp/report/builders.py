@@ -173,7 +173,9 @@ def _describe_guarantee(guarantee: Guarantee) -> Section:
         )
     differ = f"differ in one record's {whose}"
     if guarantee.neighbouring is not Neighbouring.REPLACE:
-        differ = f"differ in whether one record's {whose} count or are set to a null that adds nothing"
+        differ = (
+            f"are the same but for one record whose {whose} adds to one and is a null that adds nothing in the other"
+        )
     power = math.log10(delta) if delta else 0.0
     tiny = f"10^{power:.0f}" if abs(power - round(power)) < 1e-9 else f"{delta:g}"
     extra = f" + {tiny}" if delta else ""

@@ -1,4 +1,8 @@
-"""The paper's theorems as functions: public numbers in, a bound out, corrected where the printed form is wrong."""
+"""The paper's theorems as functions: numbers in, a bound out, corrected where the printed form is wrong.
+
+The distance to the optimum and the loss at the start depend on labels: what is put in for them must be public or
+assumed.
+"""
 
 from conddp.theory.bound import Bound
 from conddp.theory.convergence import bound_convex, bound_nonconvex, bound_strongly_convex

@@ -19,7 +19,9 @@ def bound_convex(gradient_bound: float, distance: float, *, noise: float, num_pa
        \qquad \eta = \frac{N}{\sqrt{T (M^2 + d \sigma^2)}}
 
     Paper
-        Theorem ``convergence_glm``, from its last step before the constants of :math:`\sigma` are dropped.
+        Theorem ``convergence_glm``, from its last step before the constants of :math:`\sigma` are dropped. The mean is
+        over :math:`\theta_0, \ldots, \theta_{T-1}`, as in the proof; Algorithm 1 prints
+        :math:`\theta_1, \ldots, \theta_T`, for which the bound can fail.
 
     Parameters
     ----------
@@ -41,7 +43,11 @@ def bound_convex(gradient_bound: float, distance: float, *, noise: float, num_pa
         math.hypot(optimisation, privacy),
         {"optimisation": optimisation, "privacy": privacy, "learning rate": rate},
         {"M": gradient_bound, "N": distance, "sigma": noise, "d": num_parameters, "T": num_steps},
-        ("the loss is convex", "gradients of the mean loss have norm at most M", "the output is the mean iterate"),
+        (
+            "the loss is convex",
+            "gradients of the mean loss have norm at most M",
+            "the output is the mean of the iterates at which gradients were taken, the start included",
+        ),
     )
 
 
@@ -116,7 +122,7 @@ def bound_strongly_convex(
         (
             "the loss is beta-smooth and mu-strongly convex",
             "gradients of the mean loss have norm at most M along the run",
-            "the output is the mean iterate",
+            "the output is the mean of the iterates at which gradients were taken, the start included",
         ),
         smoothness**2 * printed_constant * common,
     )

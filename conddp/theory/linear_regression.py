@@ -1,11 +1,12 @@
 r"""Private linear regression: the exact optimum, and by how much conditioning improves the bound.
 
 With :math:`X = U S V^\top` and no private features the optimum is :math:`\theta^* = V S^{-1} \hat y`,
-:math:`\hat y = U^\top y`. The bound of the convex theorem is a common factor times :math:`T_1 T_2` with
+:math:`\hat y = U^\top y`. The bound of the convex theorem is a common factor times :math:`T_1 \sqrt{T_2}` with
 
-.. math:: T_1(C) = \max_i \|C^\top x_i\|, \qquad T_2(C) = \|C^{-1} \theta^*\|
+.. math:: T_1(C) = \max_i \|C^\top x_i\|, \qquad \sqrt{T_2(C)} = \|C^{-1} \theta^*\|
 
-for a start at zero, so that its improvement by C is :math:`T_1(I) T_2(I) / (T_1(C) T_2(C))`.
+for a start at zero, so that its improvement by C is the ratio of :math:`T_1 \sqrt{T_2}` for I to that for C. As
+everywhere in the code, training sees :math:`C^\top x`; the paper writes :math:`C x`.
 """
 
 from dataclasses import dataclass
@@ -65,8 +66,9 @@ def solve_optimum(public: Vector, label: Vector, private: Vector | None = None) 
     private : array of shape (n, q), optional
         Private features Q.
     """
+    n, d = public.shape
     U, S, Vt = np.linalg.svd(np.asarray(public, dtype=np.float64), full_matrices=False)
-    if S[-1] <= 1e-12 * S[0]:
+    if not 0 < d <= n or S[-1] <= 1e-12 * S[0]:
         raise SchemaError("the public features are not of full rank, so that the optimum is not unique.")
     along = U.T @ label
     if private is None or private.shape[1] == 0:
@@ -74,6 +76,8 @@ def solve_optimum(public: Vector, label: Vector, private: Vector | None = None) 
         return Optimum(theta, np.empty(0), along, theta, along)
     residual = private - U @ (U.T @ private)
     schur = residual.T @ residual
+    if np.linalg.eigvalsh(schur)[0] <= 1e-12 * np.linalg.norm(private.T @ private, 2):
+        raise SchemaError("private features depend on public ones or on each other, so that the optimum is not unique.")
     theta_private = np.asarray(np.linalg.solve(schur, residual.T @ label), dtype=np.float64)
     projected = U.T @ (label - private @ theta_private)
     shared = U.T @ private

@@ -54,7 +54,7 @@ def descend(
     runs: int,
     rng: np.random.Generator,
 ) -> tuple[Vector, Vector]:
-    """Algorithm 1 in its own words: mean iterates and all iterates, as weights on the features themselves."""
+    """Algorithm 1: all iterates at which gradients are taken, and their mean, as weights on the features themselves."""
     d = len(C)
     theta, path = np.zeros((runs, d)), []
     for rate in rates:
@@ -268,8 +268,28 @@ def test_the_optimum_is_least_squares_and_the_printed_one_is_not(rng: np.random.
     np.testing.assert_allclose(alone.public, np.linalg.lstsq(X, y, rcond=None)[0])
     np.testing.assert_array_equal(alone.public, alone.printed_public)
     np.testing.assert_allclose(alone.projected_label, U.T @ y)
-    with pytest.raises(SchemaError, match="full rank"):
-        solve_optimum(np.ones((5, 2)), np.ones(5))
+    for singular in (np.ones((5, 2)), rng.normal(size=(3, 5)), np.empty((5, 0))):
+        with pytest.raises(SchemaError, match="full rank"):
+            solve_optimum(singular, np.ones(len(singular)))
+    with pytest.raises(SchemaError, match="not unique"):
+        solve_optimum(X, y, X[:, :1])
+
+
+def test_the_mean_that_algorithm_1_prints_can_break_the_convex_bound() -> None:
+    """It leaves out the start and takes in the last iterate; the proof is about the iterates with gradients."""
+    angle = 2 * math.asin(0.25)
+    pieces = np.array([[0.0, 1.0], [math.sin(angle), -math.cos(angle)]])
+    start = np.array([math.sqrt(15 / 16), 0.25])
+
+    def loss(theta: Vector) -> float:
+        return max(float((pieces @ theta).max()), 0.0)
+
+    bound = bound_convex(1.0, 1.0, noise=0.0, num_parameters=2, num_steps=1)
+    gradient = pieces[(pieces @ start).argmax()]
+    after = start - bound.terms["learning rate"] * gradient
+    assert np.linalg.norm(start) == pytest.approx(1.0) and np.linalg.norm(gradient) == pytest.approx(1.0)
+    assert loss(start) <= bound.value  # the mean of the one iterate with a gradient
+    assert loss(after) > 1.1 * bound.value  # the mean of what is printed
 
 
 def test_factors_are_those_of_the_bound_and_their_product_ignores_the_scale_of_c(rng: np.random.Generator) -> None:
