@@ -117,7 +117,7 @@ def run_cells(
         num_workers, mp_context=get_context("spawn"), initializer=_start_worker, initargs=(os.getpid(), compute)
     )
     try:
-        with _interrupts_ignored():  # workers inherit it, before they can say so themselves
+        with _interrupts_held_back():  # workers that are still starting could not deal with them
             waiting = {pool.submit(_compute, cell): cell for cell in missing}
         for future in as_completed(waiting):
             finish(waiting[future], future.result())
@@ -139,15 +139,16 @@ def run_cells(
 
 
 @contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
+def _interrupts_held_back() -> Iterator[None]:
+    """An interrupt comes when this ends, and never to processes that are started meanwhile."""
+    if sys.platform == "win32":
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Clock:
