@@ -18,7 +18,7 @@ from conddp.algorithms.algorithm import Algorithm
 from conddp.data import Dataset
 from conddp.datasets import get_source, load_dataset, make_synthetic
 from conddp.design import Design
-from conddp.errors import SchemaError
+from conddp.errors import SchemaError, require_package
 from conddp.evaluation import DELTA, Evaluation
 from conddp.ledger import PrivacyBudget, PrivacyLedger
 from conddp.planning import make_plan
@@ -153,6 +153,8 @@ def run_demo(out: Path, *, num_seeds: int = 5, names: Sequence[str] = ()) -> Pat
     """
     for name in names:
         get_source(name)
+    if not names:
+        require_package("statsmodels", extra="demo", purpose="the demo's table of insurance data")
     _clear(out)
     makers: dict[str, Callable[[], Dataset]] = {
         "Synthetic, spectrum 1/i, 4000 x 100, label private": lambda: make_synthetic(power=1.0),

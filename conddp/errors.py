@@ -12,19 +12,25 @@
     ├── saving.ModelFileError   (ValueError)  a saved model is damaged, from a newer version, or in the way
     ├── datasets.DatasetNotFound (FileNotFoundError), datasets.DatasetDamaged (ValueError)
     ├── fetching.FetchFailed    (OSError)
-    └── experiments: NothingAtHand (FileNotFoundError), FiguresNeedMatplotlib (ImportError)
+    ├── MissingExtra            (ImportError) a package is needed that comes with an extra
+    ├── runner.WorkerDied       (RuntimeError)
+    └── experiments.reproduce.NothingAtHand (FileNotFoundError)
 
 Messages name columns and settings, never a label, a private cell, a row number or a count that depends on them.
 """
+
+from importlib.util import find_spec
 
 __all__ = [
     "BudgetExceeded",
     "CondDPError",
     "LedgerError",
+    "MissingExtra",
     "NotCalibrated",
     "PrivacyError",
     "PrivateDataLeak",
     "SchemaError",
+    "require_package",
 ]
 
 
@@ -50,6 +56,16 @@ class PrivateDataLeak(PrivacyError, TypeError):  # noqa: N818  (reads as what ha
 
 class NotCalibrated(PrivacyError, ValueError):  # noqa: N818  (reads as what happened)
     """No noise multiplier within reach gives the requested guarantee."""
+
+
+class MissingExtra(CondDPError, ImportError):  # noqa: N818  (reads as what happened)
+    """A package is needed that is not installed; it comes with an extra."""
+
+
+def require_package(package: str, *, extra: str, purpose: str) -> None:
+    """Raise unless a package is installed; to be called before hours of work, not after them."""
+    if find_spec(package) is None:
+        raise MissingExtra(f"{purpose} needs {package}, which comes with the extra conddp[{extra}].")
 
 
 class LedgerError(CondDPError, ValueError):

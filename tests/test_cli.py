@@ -140,7 +140,7 @@ def test_missing_matplotlib_is_noticed_before_anything_is_measured(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("measured first")
 
-    monkeypatch.setattr("conddp.experiments.figures.find_spec", lambda name: None)
+    monkeypatch.setattr("conddp.errors.find_spec", lambda name: None)
     monkeypatch.setattr("conddp.experiments.reproduce.measure_cells", refuse)
     result = runner.invoke(cli.app, ["reproduce", "synthetic", "--out", str(tmp_path / "out")])
     assert "conddp[reproduce]" in str(result.exception)
@@ -427,6 +427,13 @@ def test_a_terminal_that_lacks_characters_is_no_error(table: Path, schema: Path)
         env={**os.environ, "PYTHONIOENCODING": "cp1252"},
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_demo_without_its_extra_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conddp.errors.find_spec", lambda name: None)
+    result = runner.invoke(cli.app, ["demo", "--out", str(tmp_path / "out")])
+    assert "conddp[demo]" in str(result.exception)
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_demo_ends_with_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

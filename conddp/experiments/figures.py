@@ -3,12 +3,10 @@
 import io
 import math
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from conddp.errors import CondDPError
 from conddp.experiments.rows import Row
 from conddp.experiments.tables import list_epsilons, list_sets, show_epsilon
 
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_rows", "draw_spectra", "render_svg", "require_matplotlib"]
+__all__ = ["draw_rows", "draw_spectra", "render_svg"]
 
 # Okabe and Ito's colours, which can be told apart by everyone; the marker says it again.
 STYLES = {
@@ -30,16 +28,6 @@ STYLES = {
     "default, linear head": ("#000000", "d"),
 }
 HIGHEST = 1.6  # times the error of the mean: what is above is off the chart, so that the rest can be seen
-
-
-class FiguresNeedMatplotlib(CondDPError, ImportError):  # noqa: N818  (reads as what happened)
-    """Matplotlib is an extra."""
-
-
-def require_matplotlib() -> None:
-    """Raise unless figures can be drawn; to be called before hours of work, not after them."""
-    if find_spec("matplotlib") is None:
-        raise FiguresNeedMatplotlib("figures need matplotlib, which comes with the extra conddp[reproduce].")
 
 
 def _subplots(number: int, *, columns: int) -> "tuple[Figure, list[Axes]]":

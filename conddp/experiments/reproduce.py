@@ -8,10 +8,10 @@ from pathlib import Path
 
 from conddp.cache import ContentCache, cache_folder
 from conddp.datasets import DATASETS
-from conddp.errors import CondDPError
+from conddp.errors import CondDPError, require_package
 from conddp.experiments.catalogue import EXPERIMENTS, make_quick
 from conddp.experiments.experiment import Experiment, is_sample, measure_cells
-from conddp.experiments.figures import draw_rows, draw_spectra, render_svg, require_matplotlib
+from conddp.experiments.figures import draw_rows, draw_spectra, render_svg
 from conddp.experiments.page import Section, render_html, render_page_markdown
 from conddp.experiments.rows import Row, make_rows, read_rows, write_rows
 from conddp.experiments.spectra import list_spectra, render_spectra_markdown, write_spectra
@@ -59,7 +59,7 @@ def reproduce_experiment(
     report : callable, optional
         See :func:`~conddp.runner.run_cells`.
     """
-    require_matplotlib()
+    require_package("matplotlib", extra="reproduce", purpose="drawing figures")
     experiment = make_quick(EXPERIMENTS[name]) if quick else EXPERIMENTS[name]
     if not experiment.sets_at_hand():
         raise NothingAtHand(
@@ -89,7 +89,7 @@ def reproduce_experiment(
 
 def reproduce_spectra(out: Path) -> str:
     """Write the singular values of all data sets at hand (CSV, SVG, PNG) and a table about them, which is returned."""
-    require_matplotlib()
+    require_package("matplotlib", extra="reproduce", purpose="drawing figures")
     summaries = list_spectra()
     out.mkdir(parents=True, exist_ok=True)
     write_spectra(out / "spectra.csv", summaries)
