@@ -3,10 +3,7 @@
 Exit codes: 0, 1 for an error that conddp explains, 2 for a command that is not understood, 130 if interrupted.
 """
 
-import io
-import json
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -16,6 +13,16 @@ from typing import Annotated, Any
 import typer
 
 from conddp.errors import CondDPError
+from conddp.terminal import (
+    add_row,
+    describe_errors,
+    make_comparison_table,
+    make_design_table,
+    make_table,
+    print_json,
+    print_plain,
+    show_progress,
+)
 
 __all__ = ["app", "main"]
 
@@ -89,7 +96,7 @@ def init_schema(
     if out.exists() and not force:
         raise SchemaError(f"'{out}' exists already. Name another file with --out, or overwrite it with --force.")
     out.write_text(draft, encoding="utf-8")
-    _print(f"{out}: fill in the bounds, and move what must be protected from public to private.")
+    print_plain(f"{out}: fill in the bounds, and move what must be protected from public to private.")
 
 
 @app.command()
@@ -117,7 +124,7 @@ def plan(
     from conddp.report import report_plan
 
     _check_out(out, force)
-    with _known_names(), _if_interrupted(NOTHING_LOST), _progress("planning") as advance:
+    with _known_names(), _if_interrupted(NOTHING_LOST), show_progress("planning") as advance:
         made = plan_file(
             data,
             _read_schema(data, schema, label, label_bounds, private or []),
@@ -130,17 +137,17 @@ def plan(
         )
     _write(made, report_plan(made), out)
     if as_json:
-        _print_json({**made.to_json(), "algorithm": made.algorithm, "recommendation": made.recommendation})
+        print_json({**made.to_json(), "algorithm": made.algorithm, "recommendation": made.recommendation})
         return
-    _print(_make_design_table(made.design))
-    _print(f"\n{made.design.improvement.describe()}")
+    print_plain(make_design_table(made.design))
+    print_plain(f"\n{made.design.improvement.describe()}")
     for remark in made.design.list_remarks():
-        _print(f"! {remark}")
-    _print(f"\n{_describe_errors(made.comparison)}")
-    _print(_make_comparison_table(made.comparison))
-    _print(f"\n{made.recommendation}")
+        print_plain(f"! {remark}")
+    print_plain(f"\n{describe_errors(made.comparison)}")
+    print_plain(make_comparison_table(made.comparison))
+    print_plain(f"\n{made.recommendation}")
     if out:
-        _print(f"\n{out}")
+        print_plain(f"\n{out}")
 
 
 @app.command()
@@ -170,7 +177,7 @@ def compare(
     from conddp.report import report_comparison
 
     _check_out(out, force)
-    with _known_names(), _if_interrupted(NOTHING_LOST), _progress("comparing") as advance:
+    with _known_names(), _if_interrupted(NOTHING_LOST), show_progress("comparing") as advance:
         made = compare_file(
             data,
             _read_schema(data, schema, label, label_bounds, private or []),
@@ -184,14 +191,14 @@ def compare(
         )
     _write(made, report_comparison(made), out)
     if as_json:
-        _print_json(made.to_json())
+        print_json(made.to_json())
         return
-    _print(_describe_errors(made))
-    _print(_make_comparison_table(made))
+    print_plain(describe_errors(made))
+    print_plain(make_comparison_table(made))
     for name, reason in made.skipped.items():
-        _print(f"not tried: {name}: {reason}")
+        print_plain(f"not tried: {name}: {reason}")
     if out:
-        _print(f"\n{out}")
+        print_plain(f"\n{out}")
 
 
 @app.command()
@@ -210,7 +217,7 @@ def report(
     from conddp.files import report_file
 
     report_file(source, out, plan=plan, overwrite=force)
-    _print(f"{out}")
+    print_plain(f"{out}")
 
 
 @app.command()
@@ -262,9 +269,9 @@ def fit(
             seed=seed,
         )
     if as_json:
-        _print_json({"model": str(out), "guarantee": str(saved.guarantee), "settings": dict(saved.settings)})
+        print_json({"model": str(out), "guarantee": str(saved.guarantee), "settings": dict(saved.settings)})
     else:
-        _print(f"{saved.guarantee}\n\nModel: {out}")
+        print_plain(f"{saved.guarantee}\n\nModel: {out}")
 
 
 @app.command()
@@ -278,7 +285,7 @@ def predict(
     from conddp.files import predict_file
 
     count = predict_file(model, data, out, overwrite=force)
-    _print(f"{out}: {count:,} predictions")
+    print_plain(f"{out}: {count:,} predictions")
 
 
 @ledger_app.command("show")
@@ -293,7 +300,7 @@ def show_ledger(
 
     ledger = PrivacyLedger.load(path / "ledger.jsonl" if path.is_dir() else path)
     if as_json:
-        _print_json(
+        print_json(
             {
                 "neighbouring": ledger.neighbouring.value,
                 "budget": asdict(ledger.budget),
@@ -303,9 +310,9 @@ def show_ledger(
             }
         )
         return
-    table = _make_table("when", "what", "epsilon", "delta", "why", right=("epsilon", "delta"))
+    table = make_table("when", "what", "epsilon", "delta", "why", right=("epsilon", "delta"))
     for entry in ledger.entries:
-        _add_row(
+        add_row(
             table,
             entry.time[:16].replace("T", " "),
             entry.what,
@@ -313,8 +320,10 @@ def show_ledger(
             f"{entry.cost.delta:g}",
             entry.reason,
         )
-    _print(table)
-    _print(f"\nspent {ledger.spent}; {ledger.remaining} remains of {ledger.budget}, relation {ledger.neighbouring}")
+    print_plain(table)
+    print_plain(
+        f"\nspent {ledger.spent}; {ledger.remaining} remains of {ledger.budget}, relation {ledger.neighbouring}"
+    )
 
 
 @ledger_app.command("init")
@@ -328,7 +337,7 @@ def init_ledger(
 
     with _known_names():
         ledger = PrivacyLedger(PrivacyBudget(epsilon, delta), path=path)
-    _print(f"{path}: {ledger.remaining}")
+    print_plain(f"{path}: {ledger.remaining}")
 
 
 @data_app.command("list")
@@ -357,15 +366,17 @@ def list_data(as_json: AsJson = False) -> None:
         {key: SYNTHETIC[key] for key in ("name", "records", "licence", "title")} | {"state": "made", "file": ""}
     )
     if as_json:
-        _print_json(entries)
+        print_json(entries)
         return
-    table = _make_table("name", "records", "state", "licence", "what it is", right=("records",))
+    table = make_table("name", "records", "state", "licence", "what it is", right=("records",))
     for each in entries:
-        _add_row(
+        add_row(
             table, each["name"], f"{each['records']:,}", each["state"], each["licence"], each["title"].split(";")[0]
         )
-    _print(table)
-    _print("\nstate: here, a sample of it, to be had with `conddp data fetch NAME`, to be downloaded by hand, or made")
+    print_plain(table)
+    print_plain(
+        "\nstate: here, a sample of it, to be had with `conddp data fetch NAME`, to be downloaded by hand, or made"
+    )
 
 
 @data_app.command("fetch")
@@ -376,9 +387,9 @@ def fetch_data(
     """Download a data set from its public source into the user's cache, and check it."""
     from conddp.fetching import fetch_dataset
 
-    with _known_names(), _progress(f"fetching {name}") as advance:
+    with _known_names(), show_progress(f"fetching {name}") as advance:
         path = fetch_dataset(name, url=url, report=lambda done, total: advance(done, total or None))
-    _print(f"{name}: {path}")
+    print_plain(f"{name}: {path}")
 
 
 @data_app.command("show")
@@ -389,13 +400,13 @@ def show_data(
     with _known_names():
         facts = SYNTHETIC if name == "synthetic" else _list_data_facts(name)
     if as_json:
-        _print_json(facts)
+        print_json(facts)
         return
     for key, value in facts.items():
         shown = (
             ", ".join(map(str, value)) if isinstance(value, list) else f"{value:,}" if key[:7] == "records" else value
         )
-        _print(f"{key}: {shown}")
+        print_plain(f"{key}: {shown}")
 
 
 def _list_data_facts(name: str) -> dict[str, Any]:
@@ -450,9 +461,9 @@ def reproduce(
         if name == "spectra":
             table = reproduce_spectra(out)
             if not as_json:
-                _print(table)
+                print_plain(table)
             continue
-        with _progress(name) as advance, _if_interrupted(KEPT):
+        with show_progress(name) as advance, _if_interrupted(KEPT):
             rows = reproduce_experiment(
                 name,
                 out,
@@ -464,14 +475,14 @@ def reproduce(
         rows_by_name[name] = rows
         if not as_json:
             for data in list_sets(rows):
-                _print(make_rich_table(rows, data))
+                print_plain(make_rich_table(rows, data))
     _, page = write_page(out)
     if as_json:
         from dataclasses import asdict
 
-        _print_json({name: [asdict(row) for row in rows] for name, rows in rows_by_name.items()})
+        print_json({name: [asdict(row) for row in rows] for name, rows in rows_by_name.items()})
     else:
-        _print(f"Tables, figures and the page are in {out}: open {page}")
+        print_plain(f"Tables, figures and the page are in {out}: open {page}")
 
 
 def _check_out(out: Path | None, force: bool) -> None:
@@ -504,54 +515,6 @@ def _write(record: Any, document: Any, out: Path | None) -> None:
         save_record(record, out, overwrite=True)
     else:
         write_report(document, out, overwrite=True)
-
-
-def _make_design_table(design: Any) -> Any:
-    table = _make_table("public columns", "")
-    for name, value in (
-        ("records", f"{design.num_records:,}"),
-        ("columns", f"{len(design.columns)}, {design.rank} directions with the constant"),
-        ("effective rank", f"{design.effective_rank:.3g}"),
-        (
-            "condition number",
-            f"{design.condition_number:.3g}, {design.scaled_condition_number:.3g} with scaled columns",
-        ),
-        ("leverage", f"{design.largest_leverage:.2g} at most, {design.mean_leverage:.2g} in the mean"),
-        ("spectrum", _draw_sparkline(design.scaled_singular_values)),
-    ):
-        _add_row(table, name, value)
-    return table
-
-
-def _draw_sparkline(values: tuple[float, ...]) -> str:
-    """Logarithms of falling values as blocks, 60 of them at most."""
-    from math import log
-
-    shown = values[:: -(-len(values) // 60)] if values else ()
-    if not shown or shown[0] == shown[-1]:
-        return "█" * len(shown)
-    low, high = log(shown[-1]), log(shown[0])
-    return "".join("▁▂▃▄▅▆▇█"[round(7 * (log(value) - low) / (high - low))] for value in shown)
-
-
-def _describe_errors(comparison: Any) -> str:
-    sampled = ""
-    if comparison.num_simulated < comparison.num_records:
-        sampled = f", for a sample of {comparison.num_simulated:,} records (with all of them errors are lower)"
-    return (
-        f"Error on simulated labels over that of linear least squares without privacy, {comparison.head} head, delta "
-        f"{comparison.delta:g}{sampled}:"
-    )
-
-
-def _make_comparison_table(comparison: Any) -> Any:
-    heads = [f"epsilon {epsilon:g}" for epsilon in comparison.epsilons]
-    table = _make_table("algorithm", *heads, right=tuple(heads))
-    for name in comparison.errors:
-        shown = "mean, private" if name == "mean" else name
-        _add_row(table, shown, *(f"{error:.3f}" for error in comparison.mean(name)))
-    _add_row(table, "mean, not private", *[f"{comparison.mean_constant:.3f}"] * len(heads))
-    return table
 
 
 def _read_schema(data: Path, path: Path | None, label: str | None, label_bounds: str | None, private: list[str]) -> Any:
@@ -614,83 +577,6 @@ def _known_names() -> Iterator[None]:
         if isinstance(error, CondDPError):
             raise
         raise typer.BadParameter(str(error)) from error
-
-
-@contextmanager
-def _progress(title: str) -> Iterator[Any]:
-    """A bar on a terminal; a line every half a minute elsewhere. Gives a function of (done, total, seconds left)."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if console.is_terminal:
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f} %{task.fields[left]}"),
-        )
-        with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task(title, total=None, left="")
-
-            def advance(done: int, total: int | None, left: float = float("nan")) -> None:
-                bar.update(task, completed=done, total=total, left=_show_left(left))
-
-            yield advance
-        return
-    last = time.monotonic()
-
-    def log(done: int, total: int | None, left: float = float("nan")) -> None:
-        nonlocal last
-        if time.monotonic() - last > 30:
-            last = time.monotonic()
-            console.print(f"{title}: {done} of {total or '?'}{_show_left(left)}")
-
-    yield log
-
-
-def _show_left(seconds: float) -> str:
-    if not seconds >= 0:
-        return ""
-    return f", {seconds / 60:.0f} min left" if seconds > 90 else f", {seconds:.0f} s left"
-
-
-def _print(what: Any, **options: Any) -> None:
-    """Print as it is: names of columns and files may look like markup, and a terminal may lack characters."""
-    from rich.console import Console
-
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
-
-    Console().print(what, **{"markup": False, "highlight": False, "soft_wrap": isinstance(what, str), **options})
-
-
-def _make_table(*heads: str, right: tuple[str, ...] = ()) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for head in heads:
-        table.add_column(head, justify="right" if head in right else "left", no_wrap=head == "name")
-    return table
-
-
-def _add_row(table: Any, *cells: str) -> None:
-    from rich.text import Text
-
-    table.add_row(*(Text(cell) for cell in cells))
-
-
-def _print_json(what: Any) -> None:
-    def tidy(value: Any) -> Any:
-        if isinstance(value, float) and value != value:
-            return None
-        if isinstance(value, dict):
-            return {key: tidy(each) for key, each in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [tidy(each) for each in value]
-        return "inf" if value == float("inf") else value
-
-    print(json.dumps(tidy(what), indent=2, allow_nan=False))
 
 
 def main() -> None:

@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))  # mkdocs loads this file by its path, which does not make its neighbours known
 
-from docs_tools.command_line import render_commands  # noqa: E402
-from docs_tools.mathematics import MathExtension  # noqa: E402
+from docs_tools.command_line import render_commands  # noqa: E402  (after the path)
+from docs_tools.mathematics import MathExtension  # noqa: E402  (after the path)
 
 log = logging.getLogger("mkdocs.plugins.docs_tools")
 

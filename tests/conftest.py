@@ -1,6 +1,7 @@
 """Settings and fixtures for all tests."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,3 +41,26 @@ def load_or_skip(name: str) -> Dataset:
         return load_dataset(name)
     except DatasetNotFound as missing:
         pytest.skip(str(missing))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """A CSV file with two public columns, one private one, a text column and a label."""
+    rng = np.random.default_rng(0)
+    rows = ["rooms,age,income,town,price"]
+    for _ in range(200):
+        rooms, age, income = rng.uniform(1, 9), rng.uniform(0, 90), rng.uniform(0, 100)
+        rows.append(f"{rooms:.3f},{age:.1f},{income:.2f},X,{40 * rooms + income:.4f}")
+    path = tmp_path / "homes.csv"
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+@pytest.fixture
+def schema(tmp_path: Path) -> Path:
+    path = tmp_path / "schema.toml"
+    path.write_text(
+        '[label]\nname = "price"\nbounds = [0, 500]\n[public]\ncolumns = ["rooms", "age"]\n'
+        "[private.income]\nbounds = [0, 100]\n"
+    )
+    return path

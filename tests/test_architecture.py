@@ -37,7 +37,7 @@ DATA_PATH = (
     ("report.charts", "report.builders"),
     ("report.rendering",),
     ("report",),
-    ("files",),
+    ("files", "terminal"),
     ("demo", "experiments.search", "experiments.problem", "experiments.paper"),
     ("experiments.tuning",),
     ("experiments.experiment",),

@@ -99,7 +99,7 @@ def test_made_up_private_columns_stay_in_their_ranges_and_carry_signal(public: P
 )
 def test_bad_settings_are_named(public: PublicFeatures, options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        compare_algorithms(public, **options)  # type: ignore[arg-type]
+        compare_algorithms(public, **options)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_a_comparison_and_a_plan_come_back_from_json(comparison: Comparison, public: PublicFeatures) -> None:

@@ -87,6 +87,14 @@ def documents(tmp_path_factory: pytest.TempPathFactory, comparison: Comparison) 
     }
 
 
+def list_tables(document: Document) -> list[Table]:
+    """All tables, those behind charts included."""
+    blocks = [block for section in document.sections for block in section.blocks]
+    return [
+        block.as_table() if isinstance(block, Chart) else block for block in blocks if isinstance(block, (Table, Chart))
+    ]
+
+
 class Page(HTMLParser):
     """Text, tags and attributes of a page."""
 
@@ -146,7 +154,7 @@ def test_all_three_forms_say_the_same(documents: dict[str, Document], kind: str)
     stored = json.loads(render_json(document))
     assert [section["title"] for section in stored["sections"]] == [section.title for section in document.sections]
     whole = json.dumps(stored, ensure_ascii=False)
-    for table in document.tables():
+    for table in list_tables(document):
         for cell in (table.caption, *table.heads, *(cell for row in table.rows for cell in row)):
             assert cell in page and cell in markdown
     for section in document.sections:
@@ -191,7 +199,7 @@ def test_a_fit_says_what_a_privacy_officer_asks(documents: dict[str, Document]) 
 
 def test_coefficients_come_with_their_deviations(tmp_path: Path) -> None:
     saved = make_saved(tmp_path / "model", private=False)
-    table = next(table for table in report_fit(saved).tables() if table.caption.startswith("Coefficients"))
+    table = next(table for table in list_tables(report_fit(saved)) if table.caption.startswith("Coefficients"))
     slopes, private, intercept = saved.model.compute_linear_coefficients()
     assert [row[0] for row in table.rows] == [*PUBLIC, "intercept"]
     assert [float(row[1]) for row in table.rows] == pytest.approx([*slopes, *private, intercept], rel=1e-3)
@@ -202,7 +210,7 @@ def test_with_private_columns_no_deviation_is_claimed(tmp_path: Path) -> None:
     """The whitening of private columns is itself noisy, and more so than one could tell."""
     saved = make_saved(tmp_path / "model")
     assert saved.diagnostics.coefficient_deviations == ()
-    table = next(table for table in report_fit(saved).tables() if table.caption.startswith("Coefficients"))
+    table = next(table for table in list_tables(report_fit(saved)) if table.caption.startswith("Coefficients"))
     assert table.heads == ("column", "coefficient")
     assert [row[0] for row in table.rows] == [*PUBLIC, PRIVATE, "intercept"]
 

@@ -32,7 +32,7 @@ def browser() -> "Iterator[Browser]":
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory, comparison: Any) -> list[Path]:  # noqa: F811
+def pages(tmp_path_factory: pytest.TempPathFactory, comparison: Any) -> list[Path]:  # noqa: F811  (the fixture)
     folder = tmp_path_factory.mktemp("pages")
     saved = make_saved(folder / "model")
     plan = Plan(SCHEMA, 1.0, saved.design, comparison)

@@ -1,7 +1,7 @@
 """What a report is made of: sections of paragraphs, facts, tables and charts. How it looks is decided elsewhere."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 __all__ = ["Block", "Chart", "Document", "Dots", "Facts", "Formula", "Reference", "Section", "Series", "Table", "Text"]
@@ -144,15 +144,6 @@ class Document:
     lead: str
     sections: tuple[Section, ...]
     footnote: str = ""
-
-    def tables(self) -> Iterator[Table]:
-        """All tables, those behind charts included."""
-        for section in self.sections:
-            for block in section.blocks:
-                if isinstance(block, Table):
-                    yield block
-                elif isinstance(block, Chart):
-                    yield block.as_table()
 
 
 def round_up(value: float, digits: int = 3) -> str:

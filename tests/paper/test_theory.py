@@ -199,11 +199,19 @@ def test_the_printed_learning_rate_does_not_keep_the_printed_bound() -> None:
 
 
 def test_parameters_beside_the_public_ones_count_in_the_eigenvalues() -> None:
-    settings = {"smoothness": 1.0, "convexity": 1.0, "noise": 0.0, "num_parameters": 2, "num_steps": 10}
-    inside = bound_strongly_convex(1.0, largest_scale=0.5, smallest_scale=0.1, other_blocks=True, **settings)  # type: ignore[arg-type]
-    assert inside.terms["K"] == pytest.approx(1.0 / 0.01**2)
-    around = bound_strongly_convex(1.0, largest_scale=5.0, smallest_scale=2.0, other_blocks=True, **settings)  # type: ignore[arg-type]
-    assert around.terms["K"] == pytest.approx(25.0)
+    for largest, smallest, constant in ((0.5, 0.1, 1.0 / 0.01**2), (5.0, 2.0, 25.0)):
+        bound = bound_strongly_convex(
+            1.0,
+            smoothness=1.0,
+            convexity=1.0,
+            largest_scale=largest,
+            smallest_scale=smallest,
+            noise=0.0,
+            num_parameters=2,
+            num_steps=10,
+            other_blocks=True,
+        )
+        assert bound.terms["K"] == pytest.approx(constant)
 
 
 def run_nonconvex(
