@@ -57,19 +57,6 @@ COUNTED = "If training had begun, the cost is in the ledger and counts. No model
 NOTHING_LOST = "Nothing was written, and nothing was spent."
 
 
-SYNTHETIC: dict[str, Any] = {
-    "name": "synthetic",
-    "title": "The paper's synthetic design; made on the spot",
-    "licence": "-",
-    "source": "conddp.datasets.make_synthetic(power=p, num_records=n, num_columns=d, seed=s)",
-    "label": "label",
-    "declared bounds": [-1.0, 1.0],
-    "records": 5000,
-    "note": "singular values 1 / i^p; the paper does not say how labels are made: ours put the same signal on every "
-    "singular direction, add noise of standard deviation 0.1, and are clamped",
-}
-
-
 class ExperimentName(StrEnum):
     """What can be reproduced."""
 
@@ -343,28 +330,9 @@ def init_ledger(
 @data_app.command("list")
 def list_data(as_json: AsJson = False) -> None:
     """List the data sets that are known, and which are on this machine."""
-    from conddp.datasets import DATASETS, DatasetNotFound, locate_dataset
+    from conddp.datasets import list_datasets
 
-    entries: list[dict[str, Any]] = []
-    for name, source in DATASETS.items():
-        try:
-            path, is_sample = locate_dataset(name)
-            state, file = ("a sample" if is_sample else "here"), str(path)
-        except DatasetNotFound:
-            state, file = ("fetch" if source.file else "by hand"), ""
-        entries.append(
-            {
-                "name": name,
-                "records": source.num_records,
-                "state": state,
-                "file": file,
-                "licence": source.licence,
-                "title": source.title,
-            }
-        )
-    entries.append(
-        {key: SYNTHETIC[key] for key in ("name", "records", "licence", "title")} | {"state": "made", "file": ""}
-    )
+    entries = list_datasets()
     if as_json:
         print_json(entries)
         return
@@ -397,8 +365,10 @@ def show_data(
     name: Annotated[str, typer.Argument(help="The data set; see `conddp data list`.")], as_json: AsJson = False
 ) -> None:
     """Show where a data set comes from, its licence, and its columns if it is at hand."""
+    from conddp.datasets import describe_dataset
+
     with _known_names():
-        facts = SYNTHETIC if name == "synthetic" else _list_data_facts(name)
+        facts = describe_dataset(name)
     if as_json:
         print_json(facts)
         return
@@ -407,36 +377,6 @@ def show_data(
             ", ".join(map(str, value)) if isinstance(value, list) else f"{value:,}" if key[:7] == "records" else value
         )
         print_plain(f"{key}: {shown}")
-
-
-def _list_data_facts(name: str) -> dict[str, Any]:
-    from conddp.datasets import DatasetNotFound, get_source, load_dataset, locate_dataset
-
-    source = get_source(name)
-    facts: dict[str, Any] = {
-        "name": name,
-        "title": source.title,
-        "licence": source.licence,
-        "source": source.url,
-        "label": source.label,
-        "declared bounds": [source.bounds.low, source.bounds.high],
-        "records": source.num_records,
-    }
-    if source.note:
-        facts["note"] = source.note
-    try:
-        path, is_sample = locate_dataset(name)
-        dataset = load_dataset(name)
-        facts["file"] = str(path)
-        facts["records here"] = dataset.num_records
-        facts["features"] = list(dataset.public.names)
-        if is_sample:
-            facts["note"] = (
-                f"a sample of {dataset.num_records} of {source.num_records} records; results are on the sample"
-            )
-    except DatasetNotFound as missing:
-        facts["how to get it"] = str(missing)
-    return facts
 
 
 @app.command()

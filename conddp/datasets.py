@@ -31,7 +31,9 @@ __all__ = [
     "Source",
     "check_digest",
     "data_folders",
+    "describe_dataset",
     "get_source",
+    "list_datasets",
     "load_dataset",
     "locate_dataset",
     "make_synthetic",
@@ -104,6 +106,17 @@ class Source:
 
 _BUZZ_MEASURES = ("NCD", "BL", "NAD", "AI", "NAC", "ND", "CS", "AT", "NA", "ADL", "AS_NA", "AS_NAC")
 
+SYNTHETIC: dict[str, Any] = {
+    "name": "synthetic",
+    "title": "The paper's synthetic design; made on the spot",
+    "licence": "-",
+    "source": "conddp.datasets.make_synthetic(power=p, num_records=n, num_columns=d, seed=s)",
+    "label": "label",
+    "declared bounds": [-1.0, 1.0],
+    "records": 5000,
+    "note": "singular values 1 / i^p; the paper does not say how labels are made: ours put the same signal on every "
+    "singular direction, add noise of standard deviation 0.1, and are clamped",
+}
 DATASETS = {
     "boston_housing": Source(
         "Boston house prices; Harrison and Rubinfeld 1978, StatLib",
@@ -327,6 +340,48 @@ def check_digest(content: bytes, digests: tuple[str, ...], *, what: str) -> None
             f"sha256:{found['sha256']}. Delete it and fetch it again; if the source has changed its file, results "
             "would not be comparable."
         )
+
+
+def list_datasets() -> list[dict[str, Any]]:
+    """All data sets that are known: name, number of records, licence, title, and whether and where they are at hand."""
+    entries = []
+    for name, source in DATASETS.items():
+        try:
+            path, is_sample = locate_dataset(name)
+            state, file = ("a sample" if is_sample else "here"), str(path)
+        except DatasetNotFound:
+            state, file = ("fetch" if source.file else "by hand"), ""
+        about = {"records": source.num_records, "licence": source.licence, "title": source.title}
+        entries.append({"name": name, **about, "state": state, "file": file})
+    about = {key: SYNTHETIC[key] for key in ("name", "records", "licence", "title")}
+    return [*entries, {**about, "state": "made", "file": ""}]
+
+
+def describe_dataset(name: str) -> dict[str, Any]:
+    """Where a data set comes from, its licence, and its columns if it is at hand, or else how to get it."""
+    if name == SYNTHETIC["name"]:
+        return dict(SYNTHETIC)
+    source = get_source(name)
+    facts: dict[str, Any] = {
+        "name": name,
+        "title": source.title,
+        "licence": source.licence,
+        "source": source.url,
+        "label": source.label,
+        "declared bounds": [source.bounds.low, source.bounds.high],
+        "records": source.num_records,
+    }
+    if source.note:
+        facts["note"] = source.note
+    try:
+        path, is_sample = locate_dataset(name)
+        dataset = load_dataset(name)
+    except DatasetNotFound as missing:
+        return {**facts, "how to get it": str(missing)}
+    facts |= {"file": str(path), "records here": dataset.num_records, "features": list(dataset.public.names)}
+    if is_sample:
+        facts["note"] = f"a sample of {dataset.num_records} of {source.num_records} records; results are on the sample"
+    return facts
 
 
 def make_synthetic(
