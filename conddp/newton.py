@@ -40,6 +40,7 @@ Watch = Callable[[int, Vector], bool | None]  # sees the number of a release and
 
 NARROWEST, WIDEST = 0.35, 16.0  # windows to choose from, in standard deviations of the residual
 HALF_RANGE = 0.5  # the widest window: half the range of the label
+SKEW = 0.1  # how far clamping may hold the constant from the mean, in standard deviations of the residual
 SCALE_WINDOW = 3.0  # the mean square is taken of residuals up to this many standard deviations, or more
 
 
@@ -65,10 +66,10 @@ class NewtonPlan:
 
     num_steps: int | None = None
     growth: float = 1.1
-    opening_share: float = 0.03
+    opening_share: float = 0.05
     clipping_penalty: float = 0.01
     penalty_decay: float = 2.0
-    scale_weight: float = 0.5
+    scale_weight: float = 0.35
 
     def __post_init__(self) -> None:
         if self.num_steps is not None:
@@ -290,6 +291,30 @@ class _Track:
         self.noise = np.where(asked, (1 - weight) * past, past)
 
 
+@dataclass
+class _Level:
+    """The mean of the labels as the opening measures it: unclamped, so it is right however skewed they are.
+
+    Clamped residuals lead to a constant between the median and the mean. Its noise is small, but where residuals are
+    skewed it is off by some tenth of their standard deviation, and slopes follow it: they are those of a quantile that
+    is not the mean.
+    """
+
+    mean: float = 0.0
+    noise: float = VAGUE
+
+    def add(self, estimate: float, noise: float) -> None:
+        weight = self.noise / (self.noise + noise)
+        self.mean += weight * (estimate - self.mean)
+        self.noise = max((1 - weight) * self.noise, 1e-16)
+
+    def join(self, clamped: float, noise: float, mean_square: float) -> tuple[float, float]:
+        """The constant, and the variance of its error, from this and from the clamped steps."""
+        noise += SKEW**2 * mean_square
+        weight = self.noise / (self.noise + noise)
+        return self.mean + weight * (clamped - self.mean), weight * noise
+
+
 def allot_gains(variance: Vector, noise: float) -> Vector:
     r"""Squared gains of the directions, adding up to one, that leave the least expected error.
 
@@ -401,6 +426,7 @@ def run_newton(
     shares = plan.shares(n)
     coefficients = start
     track = _Track(np.zeros_like(start), np.full_like(start, VAGUE))
+    level = _Level()
     spread = ResidualScale(0.12**2, 0.12**2)
     belief = prior.update(track.mean, track.noise, spread.mean_square)
     opening = np.zeros_like(start) if directions.has_constant else np.full_like(start, 1 / len(start))
@@ -422,10 +448,9 @@ def run_newton(
             # As far as a mean square of residuals of this size can be told from the noise.
             precision = plan.scale_weight * n * mu * math.sqrt(share) / per_window
             scale_window = min(max(SCALE_WINDOW, math.sqrt(precision)) * scale, 1.0)
-        at = coefficients
 
-        def predict(part: slice, at: Vector = at) -> Vector:
-            return rows[part] @ at
+        def predict(part: slice, theta: Vector = coefficients) -> Vector:
+            return rows[part] @ theta
 
         answer = release(
             rows,
@@ -443,18 +468,26 @@ def run_newton(
             rows_are_public=directions.is_public,
         )
         curvature = np.where(np.isfinite(answer.noise), answer.curvature, 1.0)
-        track.add(coefficients - start + answer.step / curvature, answer.noise / curvature**2)
+        at = coefficients - start
+        estimate, noise = at + answer.step / curvature, answer.noise / curvature**2
+        if number < 2 and directions.has_constant:
+            level.add(estimate[0], noise[0])
+        else:
+            track.add(estimate, noise)
         if number == 1:
-            moved = float((track.mean - (coefficients - start)) ** 2 @ opening)
+            moved = (level.mean - at[0]) ** 2 if directions.has_constant else float((track.mean - at) ** 2 @ opening)
             spread = ResidualScale.of(answer.mean_square - moved, answer.mean_square_deviation)
         elif number > 1:
             spread.update(answer.mean_square, answer.mean_square_deviation)
             windows.append(window)
         scales.append(spread.standard_deviation)
-        slopes = (coefficients - start)[1 if directions.has_constant else 0 :]
+        slopes = at[1 if directions.has_constant else 0 :]
         # The mean over n records is itself a sample: its coefficients scatter by the residual variance over n.
-        noise = track.noise + spread.mean_square / n
-        belief = prior.update(track.mean, noise, spread.mean_square + float(slopes @ slopes))
+        measured, noise = track.mean.copy(), track.noise.copy()
+        if directions.has_constant:
+            measured[0], noise[0] = level.join(measured[0], noise[0], spread.mean_square)
+        noise += spread.mean_square / n
+        belief = prior.update(measured, noise, spread.mean_square + float(slopes @ slopes))
         coefficients = start + belief.mean
         if watch is not None and watch(number + 1, coefficients):
             break

@@ -126,6 +126,18 @@ def test_with_hardly_any_noise_it_is_least_squares(rng: np.random.Generator, con
     assert run.scales[-1] == pytest.approx(0.05, rel=0.1)
 
 
+def test_the_constant_stays_near_the_mean_of_skewed_labels(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(5000, 20))
+    directions = Directions.of(PublicFeatures(X))
+    label = np.clip(-0.4 + 0.03 * np.exp(0.3 * X[:, 0]) * rng.exponential(size=5000), -0.5, 0.5)
+    misses = []
+    for _ in range(20):
+        run = run_newton(directions, label, (-0.5, 0.5), np.zeros(21), mu=0.1, generator=rng)
+        residuals = label - directions.rows @ run.coefficients
+        misses.append(residuals.mean() / residuals.std())
+    assert abs(np.mean(misses)) < 0.1  # clamped steps alone end at 0.14, the median is at 0.3
+
+
 def test_with_hardly_any_budget_it_is_little_worse_than_the_middle(rng: np.random.Generator) -> None:
     X = rng.normal(size=(60, 40))
     directions = Directions.of(PublicFeatures(X))
