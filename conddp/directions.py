@@ -5,7 +5,7 @@ each axis is scaled to unit second moment. Nothing here depends on the units of 
 :math:`u_i` have :math:`\tfrac1n \sum_i u_i u_i^\top = I`: least squares is :math:`\theta = \tfrac1n \sum_i y_i u_i`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,6 +82,36 @@ class Directions:
             matrix = np.block([[np.zeros((d, 1)), slopes], [np.ones((1, 1)), -(center @ slopes)[None]]])
         shares = squared[keep] / (squared[keep].mean() if len(keep) else 1.0)
         return cls(rows, np.concatenate([np.ones(int(constant)), shares]), matrix, constant)
+
+    def complement(self, columns: Callable[[slice], NDArray[np.float64]], *, at_most: int) -> "Directions":
+        """Directions of further public columns in what these directions leave of them, orthogonal to these.
+
+        The columns are not standardised: those that vary more count for more.
+
+        Parameters
+        ----------
+        columns : callable
+            The columns for a slice of the records.
+        at_most : int
+            The directions that vary most are kept, and none that has less than a millionth of the columns' variance.
+        """
+        n = len(self.rows)
+        parts = [slice(start, start + ROWS_AT_ONCE // 4) for start in range(0, n, ROWS_AT_ONCE // 4)]
+        width = columns(slice(0, 1)).shape[1]
+        along, gram = np.zeros((self.num_directions, width)), np.zeros((width, width))
+        for part in parts:
+            block = columns(part)
+            along += self.rows[part].T @ block / n
+            gram += block.T @ block / n
+        squared, rotation = np.linalg.eigh(gram - along.T @ along)
+        varying = np.trace(gram) - (along[0] @ along[0] if self.has_constant else 0.0)
+        keep = np.flatnonzero(squared > 1e-6 * varying)[::-1][:at_most]
+        matrix = rotation[:, keep] / np.sqrt(squared[keep])
+        rows = np.empty((n, len(keep)))
+        for part in parts:
+            rows[part] = (columns(part) - self.rows[part] @ along) @ matrix
+        shares = squared[keep] / (squared[keep].mean() if len(keep) else 1.0)
+        return Directions(rows, shares, matrix, has_constant=False, is_public=self.is_public)
 
     @property
     def num_directions(self) -> int:

@@ -26,12 +26,23 @@ from numpy.typing import NDArray
 from conddp._validate import one_of, positive, positive_integer
 from conddp.errors import SchemaError
 
-__all__ = ["MLP", "FactorizationMachine", "Head", "Inputs", "Layout", "Linear", "Trace", "Wide"]
+__all__ = [
+    "MLP",
+    "FactorizationMachine",
+    "Head",
+    "Inputs",
+    "Layout",
+    "Linear",
+    "Trace",
+    "Wide",
+    "compute_jacobian",
+]
 
 Array = Any  # a NumPy array or a torch tensor
 Weights = Mapping[str, Array]
 
 HIDDEN_GAIN = 1.5  # standard deviation of what enters a hidden unit of Wide, for columns of unit variance
+JACOBIANS_AT_ONCE = 64
 SMALLEST_NORM = 1e-15  # shorter gradients are treated as this long: their squares may underflow in float32
 
 
@@ -147,6 +158,29 @@ class Head(Protocol):
 
     def predict(self, weights: Weights, public: Array, private: Array | None) -> Array:
         """Predictions alone, shape (K, n)."""
+
+
+def compute_jacobian(head: Head, layout: Layout, parameters: NDArray[Any], inputs: Inputs) -> NDArray[Any]:
+    """Gradient of the prediction by all parameters, a row for each record: shape (n, P).
+
+    For the few uses that need the rows themselves. Where a sum of them will do, ``weighted_sum`` is far cheaper.
+
+    Parameters
+    ----------
+    head, layout : Head, Layout
+        The model.
+    parameters : array of shape (P,)
+        Where the gradient is taken.
+    inputs : Inputs
+        The records, as NumPy arrays.
+    """
+    weights = layout.views(parameters[None])
+    jacobian = np.zeros((len(inputs.public), layout.size))
+    for start in range(0, len(jacobian), JACOBIANS_AT_ONCE):
+        part = slice(start, start + JACOBIANS_AT_ONCE)
+        some, rows = inputs.take(part), jacobian[part]  # one weighted sum for each record, with a single weight of one
+        head.weighted_sum(weights, some, head.trace(weights, some), np.eye(len(rows)), layout.views(rows))
+    return jacobian
 
 
 def _input_shapes(width: int, num_public: int, num_private: int) -> dict[str, tuple[int, ...]]:

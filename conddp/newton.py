@@ -37,10 +37,13 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 Watch = Callable[[int, Vector], bool | None]  # sees the number of a release and the coefficients after it
+Widen = Callable[[Vector], Directions]  # further directions, made from the coefficients so far
 
 NARROWEST, WIDEST = 0.35, 16.0  # windows to choose from, in standard deviations of the residual
 HALF_RANGE = 0.5  # the widest window: half the range of the label
 SKEW = 0.1  # how far clamping may hold the constant from the mean, in standard deviations of the residual
+WIDEN_AT = 0.5  # of the budget: further directions are asked for when it is spent
+NEW_SHARE = 0.1  # of the residuals' mean square: what further directions are thought to explain, give or take
 SCALE_WINDOW = 3.0  # the mean square is taken of residuals up to this many standard deviations, or more
 
 
@@ -290,6 +293,13 @@ class _Track:
         self.mean = self.mean + weight * (np.where(asked, estimate, 0.0) - self.mean)
         self.noise = np.where(asked, (1 - weight) * past, past)
 
+    def widen(self, number: int) -> None:
+        """Take in so many further coefficients, of which nothing is known."""
+        self.mean, self.drift, self.drift_noise = (
+            np.pad(each, (0, number)) for each in (self.mean, self.drift, self.drift_noise)
+        )
+        self.noise = np.pad(self.noise, (0, number), constant_values=VAGUE)
+
 
 @dataclass
 class _Level:
@@ -313,6 +323,64 @@ class _Level:
         noise += SKEW**2 * mean_square
         weight = self.noise / (self.noise + noise)
         return self.mean + weight * (clamped - self.mean), weight * noise
+
+
+@dataclass
+class _Learner:
+    """All that is known of the coefficients, as distances from where the run started.
+
+    Directions that were added later have a prior of their own: they are asked what is left of the labels.
+    """
+
+    has_constant: bool
+    priors: list[SignalPrior]
+    track: _Track
+    level: _Level
+    belief: Belief
+
+    @classmethod
+    def of(cls, directions: Directions, mean_square: float) -> "_Learner":
+        prior = SignalPrior(directions.variances, directions.has_constant)
+        nothing = np.zeros(directions.num_directions)
+        track = _Track(nothing, np.full_like(nothing, VAGUE))
+        belief = prior.update(track.mean, track.noise, mean_square)
+        return cls(directions.has_constant, [prior], track, _Level(), belief)
+
+    def add(self, estimate: Vector, noise: Vector, *, clamped: bool) -> None:
+        """Take in an unbiased estimate of coefficients; noise is infinite where there is none."""
+        if self.has_constant and not clamped:
+            self.level.add(estimate[0], noise[0])
+        else:
+            self.track.add(estimate, noise)
+
+    @property
+    def measured(self) -> Vector:
+        """Means of all estimates, not shrunk; of the constant those that were not clamped."""
+        measured = self.track.mean.copy()
+        if self.has_constant:
+            measured[0] = self.level.mean
+        return measured
+
+    def widen(self, directions: Directions) -> None:
+        """Take in further directions."""
+        self.priors.append(SignalPrior(directions.variances, has_constant=False))
+        self.track.widen(directions.num_directions)
+
+    def update(self, mean_square: float, num_records: int) -> None:
+        """Form a belief from all estimates so far, given the mean square of the residuals."""
+        before = self.belief.mean[int(self.has_constant) : len(self.priors[0].variances)]
+        measured, noise = self.track.mean.copy(), self.track.noise.copy()
+        if self.has_constant:
+            measured[0], noise[0] = self.level.join(measured[0], noise[0], mean_square)
+        # The mean over n records is itself a sample: its coefficients scatter by the residual variance over n.
+        noise += mean_square / num_records
+        beliefs, start, explained = [], 0, mean_square + float(before @ before)
+        for prior in self.priors:
+            part = slice(start, start + len(prior.variances))
+            beliefs.append(prior.update(measured[part], noise[part], explained))
+            start, explained = part.stop, NEW_SHARE * mean_square
+        mean = np.concatenate([each.mean for each in beliefs])
+        self.belief = Belief(mean, np.concatenate([each.variance for each in beliefs]))
 
 
 def allot_gains(variance: Vector, noise: float) -> Vector:
@@ -364,6 +432,8 @@ class NewtonRun:
 
     Parameters
     ----------
+    rows : array of shape (n, k)
+        Whitened rows, with those of directions that were added on the way.
     coefficients : array of shape (k,)
         Of the whitened directions.
     belief : Belief
@@ -374,6 +444,7 @@ class NewtonRun:
         Standard deviation that residuals were believed to have after each release.
     """
 
+    rows: Vector
     coefficients: Vector
     belief: Belief
     windows: tuple[float, ...]
@@ -391,13 +462,15 @@ def run_newton(
     plan: NewtonPlan | None = None,
     generator: np.random.Generator,
     watch: Watch | None = None,
+    widen: Widen | None = None,
 ) -> NewtonRun:
     r"""Private least squares of labels on whitened rows.
 
     Privacy
         Releases that compose to one Gaussian mechanism whose sensitivity is ``mu`` standard deviations: the shares
         of :math:`\mu^2` are fixed beforehand and add up to one, so later releases may depend on earlier ones. Nothing
-        else is used of the labels, nor of rows that are not public.
+        else is used of the labels, nor of rows that are not public. ``widen`` is given released coefficients and must
+        make its directions from them and from public rows.
 
     Parameters
     ----------
@@ -419,16 +492,16 @@ def run_newton(
         For the noise.
     watch : callable, optional
         Called after every release with its number and the coefficients; returning True ends the run.
+    widen : callable, optional
+        Called once, when half of the budget is spent, with the coefficients; returns further whitened directions,
+        orthogonal to those there are, in which the run goes on as well. What has been learned is kept.
     """
     plan = plan or NewtonPlan()
     rows, n = directions.rows, len(label)
-    prior = SignalPrior(directions.variances, directions.has_constant)
     shares = plan.shares(n)
     coefficients = start
-    track = _Track(np.zeros_like(start), np.full_like(start, VAGUE))
-    level = _Level()
     spread = ResidualScale(0.12**2, 0.12**2)
-    belief = prior.update(track.mean, track.noise, spread.mean_square)
+    learner = _Learner.of(directions, spread.mean_square)
     opening = np.zeros_like(start) if directions.has_constant else np.full_like(start, 1 / len(start))
     opening[0] = 1.0 if directions.has_constant else opening[0]
     windows: list[float] = []
@@ -436,20 +509,27 @@ def run_newton(
     per_window = math.hypot(neighbouring.sensitivity(1.0), plan.scale_weight)
     for number, share in enumerate(shares):
         scale = spread.standard_deviation
+        if widen is not None and sum(shares[:number]) >= WIDEN_AT:
+            added, widen = widen(coefficients), None
+            rows = np.hstack([rows, added.rows])
+            start = np.pad(start, (0, added.num_directions))
+            learner.widen(added)
+            learner.update(spread.mean_square, n)
+            coefficients = start + learner.belief.mean
         if number < 2:  # where the labels lie, then how far they spread around it
             window, gains = HALF_RANGE, opening
             scale_window, scale_weight, scale = 0.7, 0.0 if number == 0 else 1.0, 1e-3  # nothing is clamped
         else:
             unit = per_window / mu / n / math.sqrt(sum(shares[number:]))
             narrowed = 0.4 * windows[-1] if windows else 0.0
-            window = choose_window(belief, scale, unit, plan, at_least=narrowed)
-            gains = allot_gains(belief.variance, (window * unit / (2 * ndtr(window / scale) - 1)) ** 2)
+            window = choose_window(learner.belief, scale, unit, plan, at_least=narrowed)
+            gains = allot_gains(learner.belief.variance, (window * unit / (2 * ndtr(window / scale) - 1)) ** 2)
             scale_weight = plan.scale_weight
             # As far as a mean square of residuals of this size can be told from the noise.
             precision = plan.scale_weight * n * mu * math.sqrt(share) / per_window
             scale_window = min(max(SCALE_WINDOW, math.sqrt(precision)) * scale, 1.0)
 
-        def predict(part: slice, theta: Vector = coefficients) -> Vector:
+        def predict(part: slice, rows: Vector = rows, theta: Vector = coefficients) -> Vector:
             return rows[part] @ theta
 
         answer = release(
@@ -468,27 +548,17 @@ def run_newton(
             rows_are_public=directions.is_public,
         )
         curvature = np.where(np.isfinite(answer.noise), answer.curvature, 1.0)
-        at = coefficients - start
-        estimate, noise = at + answer.step / curvature, answer.noise / curvature**2
-        if number < 2 and directions.has_constant:
-            level.add(estimate[0], noise[0])
-        else:
-            track.add(estimate, noise)
+        before = coefficients - start
+        learner.add(before + answer.step / curvature, answer.noise / curvature**2, clamped=number > 1)
         if number == 1:
-            moved = (level.mean - at[0]) ** 2 if directions.has_constant else float((track.mean - at) ** 2 @ opening)
+            moved = float((learner.measured - before) ** 2 @ opening)
             spread = ResidualScale.of(answer.mean_square - moved, answer.mean_square_deviation)
         elif number > 1:
             spread.update(answer.mean_square, answer.mean_square_deviation)
             windows.append(window)
         scales.append(spread.standard_deviation)
-        slopes = at[1 if directions.has_constant else 0 :]
-        # The mean over n records is itself a sample: its coefficients scatter by the residual variance over n.
-        measured, noise = track.mean.copy(), track.noise.copy()
-        if directions.has_constant:
-            measured[0], noise[0] = level.join(measured[0], noise[0], spread.mean_square)
-        noise += spread.mean_square / n
-        belief = prior.update(measured, noise, spread.mean_square + float(slopes @ slopes))
-        coefficients = start + belief.mean
+        learner.update(spread.mean_square, n)
+        coefficients = start + learner.belief.mean
         if watch is not None and watch(number + 1, coefficients):
             break
-    return NewtonRun(coefficients, belief, tuple(windows), tuple(scales))
+    return NewtonRun(rows, coefficients, learner.belief, tuple(windows), tuple(scales))

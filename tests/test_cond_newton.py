@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import conddp.newton
 from conddp import (
     MLP,
     Auto,
@@ -24,7 +25,7 @@ from conddp import (
 from conddp.accounting import compute_epsilon
 from conddp.algorithms import CondDP, NonPrivate, RROnBins
 from conddp.directions import Directions
-from conddp.distillation import distill
+from conddp.distillation import Student
 from conddp.errors import PrivacyError
 from conddp.expansion import Expansion
 from conddp.models import Head, Linear
@@ -142,11 +143,60 @@ def test_hidden_units_are_drawn_from_a_fixed_seed_on_standardised_columns(rng: n
 def test_distillation_repeats_what_it_is_given(rng: np.random.Generator) -> None:
     data = bent(rng, n=1500)
     target = (np.abs(data.public.values[:, 0]) - 1) / 5
-    parameters = distill(MLP(), data.public, target, constant=True, generator=rng)
     head = MLP()
     columns = np.column_stack([data.public.values, np.ones(1500)])
-    found = head.predict(head.layout(4, 0).views(parameters[None]), columns, None)[0]
-    assert np.mean((found - target) ** 2) < 0.02 * np.var(target)
+    student = Student.of(head, data.public, constant=True)
+    for wanted in (target, 0.1 - target):  # the second time from what it has learned
+        student.learn(wanted, rng)
+        found = head.predict(head.layout(4, 0).views(student.export()[None]), columns, None)[0]
+        assert np.mean((found - wanted) ** 2) < 0.02 * np.var(wanted)
+
+
+def test_steps_along_the_jacobian_help_where_hidden_units_must_adapt(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(6000, 10))
+    y = 3 + 2 * np.abs(X[:, :2].sum(axis=1)) * (X[:, 2] > 0) + 0.1 * rng.normal(size=6000)
+    data = Dataset(PublicFeatures(X), None, Labels(y, Bounds(0, 12)))
+    errors = []
+    for tangents in (0, 300):
+        algorithm = CondNewton(tangents=tangents)
+        fits = [algorithm.fit(data, BUDGET, head=MLP(), random_source=RandomSource.of(seed)) for seed in range(2)]
+        errors.append(np.mean([(fit.model.predict(data.public) - y) ** 2 for fit in fits]))
+    assert errors[1] < 0.9 * errors[0]
+
+
+class MadeUp:
+    """Takes the place of ``release``: remembers what it was asked, and answers with numbers of its own."""
+
+    def __init__(self) -> None:
+        self.release, self.rng, self.asked = conddp.newton.release, np.random.default_rng(1), list[list[Any]]()
+
+    def __call__(self, rows: Any, label: Any, label_range: Any, predictions: Any, **settings: Any) -> Any:
+        answer = self.release(rows, label, label_range, predictions, **settings)
+        del settings["generator"]
+        self.asked.append([rows, label_range, predictions(slice(0, len(label))), *settings.values()])
+        step = np.where(np.isfinite(answer.noise), 0.1 * self.rng.normal(size=rows.shape[1]), 0.0)
+        return replace(answer, step=step, mean_square=0.01)
+
+
+@pytest.mark.parametrize("head", [Linear(), Wide(width=20), MLP(), FactorizationMachine()], ids=repr)
+def test_given_what_was_released_labels_change_nothing(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, head: Head
+) -> None:
+    public = dataset(rng, n=300, private=False).public
+    asked, parameters = [], []
+    for y in (rng.uniform(0, 9, size=300), rng.uniform(0, 9, size=300) ** 2 / 9):
+        made_up = MadeUp()
+        with monkeypatch.context() as patch:
+            patch.setattr("conddp.newton.release", made_up)
+            data = Dataset(public, None, Labels(y, Bounds(0, 9)))
+            parameters.append(
+                CondNewton().fit(data, BUDGET, head=head, random_source=RandomSource.of(0)).model.parameters
+            )
+        asked.append(made_up.asked)
+    assert len(asked[0]) == len(asked[1]) == 14
+    for first, second in zip(*asked, strict=True):
+        assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+    assert np.array_equal(parameters[0], parameters[1])
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch.func import grad, vmap
 
 from conddp.clipping import Workspace, compute_clipped_sum
-from conddp.models import MLP, FactorizationMachine, Head, Inputs, Linear, Wide
+from conddp.models import MLP, FactorizationMachine, Head, Inputs, Linear, Wide, compute_jacobian
 from tests.contracts import HEADS
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}  # of the largest entry
@@ -152,3 +152,17 @@ def test_a_head_with_no_hidden_layer_is_refused() -> None:
         MLP(hidden=())
     with pytest.raises(ValueError, match="activation must be one of 'relu', 'tanh'"):
         MLP(activation="sigmoid")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("num_private", [0, 3])
+@pytest.mark.parametrize("head", HEADS.values(), ids=list(HEADS))
+def test_a_jacobian_has_the_gradient_of_each_prediction(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, head: Head, num_private: int
+) -> None:
+    monkeypatch.setattr("conddp.models.JACOBIANS_AT_ONCE", 8)  # the records do not fill the last part
+    p = problem(head, rng, num_private)
+    inputs = Inputs.of(p["public"], p["private"])
+    predictions = head.predict(p["layout"].views(p["parameters"][:1]), p["public"], p["private"])[0]
+    jacobian = compute_jacobian(head, p["layout"], p["parameters"][0], inputs)
+    expected = per_example_gradients(p, 0)
+    assert np.abs((predictions - p["label"])[:, None] * jacobian - expected).max() < 1e-10 * np.abs(expected).max()

@@ -138,6 +138,30 @@ def test_the_constant_stays_near_the_mean_of_skewed_labels(rng: np.random.Genera
     assert abs(np.mean(misses)) < 0.1  # clamped steps alone end at 0.14, the median is at 0.3
 
 
+def test_directions_that_are_added_half_way_are_learned_and_the_others_kept(rng: np.random.Generator) -> None:
+    X, more = rng.normal(size=(4000, 5)), rng.normal(size=(4000, 3))
+    label = np.clip(0.1 * X[:, 0] + 0.1 * more[:, 0] + 0.03 * rng.normal(size=4000), -0.5, 0.5)
+    directions = Directions.of(PublicFeatures(X))
+    calls: list[Any] = []
+
+    def widen(coefficients: Any) -> Directions:
+        calls.append(coefficients)
+        return directions.complement(lambda part: more[part], at_most=3)
+
+    run = run_newton(directions, label, (-0.5, 0.5), np.zeros(6), mu=3.0, generator=rng, widen=widen)
+    (before,) = calls
+    assert run.rows.shape == (4000, 9)
+    assert len(run.coefficients) == len(run.belief.variance) == 9
+    exact = run.rows.T @ label / 4000
+    assert before == pytest.approx(exact[:6], abs=0.01)  # known before there were others
+    assert run.coefficients == pytest.approx(exact, abs=0.005)
+    assert run.scales[-1] == pytest.approx(0.03, rel=0.3)
+
+    empty = directions.complement(lambda part: X[part], at_most=3)
+    run = run_newton(directions, label, (-0.5, 0.5), np.zeros(6), mu=3.0, generator=rng, widen=lambda _: empty)
+    assert len(run.coefficients) == 6
+
+
 def test_with_hardly_any_budget_it_is_little_worse_than_the_middle(rng: np.random.Generator) -> None:
     X = rng.normal(size=(60, 40))
     directions = Directions.of(PublicFeatures(X))

@@ -109,11 +109,12 @@ class Auto(Algorithm):
             return Choice(RROnBins(), "delta is 0, which Gaussian noise cannot give", {})
         if self.num_simulations:
             return self._simulate(dataset, budget, head, fit_intercept, neighbouring)
-        return Choice(
-            CondNewton(),
-            "all features are public, so that curvature is known exactly and only sums of residuals need noise",
-            {},
-        )
+        reason = "all features are public, so that curvature is known exactly and only sums of residuals need noise"
+        if not isinstance(head, (Linear, Wide)):
+            reason += (
+                ": it takes Newton steps on a wide random layer, then Gauss-Newton steps along the head's Jacobian"
+            )
+        return Choice(CondNewton(), reason, {})
 
     def _simulate(
         self, dataset: Dataset, budget: PrivacyBudget, head: Head, fit_intercept: bool, neighbouring: Neighbouring
@@ -124,6 +125,7 @@ class Auto(Algorithm):
         }
         if not isinstance(head, (Linear, Wide)):
             candidates["CondNewton with 100 hidden units"] = CondNewton(width=100)
+            candidates["CondNewton without Gauss-Newton steps"] = CondNewton(tangents=0)
         if neighbouring is Neighbouring.REPLACE:
             candidates["RROnBins"] = RROnBins()
         if isinstance(head, Linear) and fit_intercept:

@@ -13,7 +13,7 @@ from conddp.algorithms.algorithm import Algorithm, Task, bound_rounding
 from conddp.data import Dataset, PublicFeatures
 from conddp.diagnostics import Diagnostics
 from conddp.directions import Directions
-from conddp.distillation import distill
+from conddp.distillation import Student
 from conddp.errors import PrivacyError
 from conddp.expansion import Expansion
 from conddp.fitted import FitResult, FittedModel
@@ -40,8 +40,10 @@ class CondNewton(Algorithm):
 
     Other heads are fitted in the space of functions. A wide layer of random hidden units turns the public columns into
     a few hundred public features, on which the same linear method runs. Its predictions are released, so the head can
-    then learn to repeat them from public rows for as long as it takes, at no cost: no gradient of the head ever sees a
-    label. :class:`~conddp.models.Wide` is that wide layer itself.
+    learn to repeat them from public rows for as long as it takes, at no cost: no gradient of the head ever sees a
+    label. Half way it does so, and the steps go on with the directions of its Jacobian beside those of the wide layer:
+    they are Gauss-Newton steps from then on, damped by the known noise. At the end the head learns what was released
+    once more. :class:`~conddp.models.Wide` is the wide layer itself.
 
     Private columns take part in linear heads only. Their second moments are released first, with a fifth of the budget,
     to know roughly what a Newton step is; see :mod:`conddp.private_directions`.
@@ -52,13 +54,19 @@ class CondNewton(Algorithm):
         Constants of the Newton steps; the default was derived on simulated labels.
     width : int
         Hidden units for heads that are not linear; fewer where there are few records.
+    tangents : int
+        Directions of the head's Jacobian that are added half way, at most; fewer where there are few records. With 0
+        the head learns from the wide layer alone.
     """
 
     plan: NewtonPlan = field(default_factory=NewtonPlan)
     width: int = 500
+    tangents: int = 300
 
     def __post_init__(self) -> None:
         positive_integer(width=self.width)
+        if self.tangents:
+            positive_integer(tangents=self.tangents)
 
     def check(self, dataset: Dataset, head: Head, neighbouring: Neighbouring) -> None:
         """Raise where a nonlinear head is to take private columns."""
@@ -76,7 +84,7 @@ class CondNewton(Algorithm):
             Every release is a Gaussian mechanism with its share of :math:`\mu^2`; together they are one Gaussian
             mechanism of parameter :math:`\mu`, accounted exactly (:func:`conddp.newton.release`,
             :func:`conddp.private_directions.release_moments`). Public rows, directions and hidden units are free.
-            Distillation reads released predictions.
+            Distillation reads released predictions; the Jacobian of the head comes from these and public rows.
         """
         dataset, head = task.dataset, task.head
         n, bounds = dataset.num_records, dataset.label.bounds
@@ -84,6 +92,7 @@ class CondNewton(Algorithm):
         expansion, features = self._expand(task)
         directions = Directions.of(features, constant=task.fit_intercept)
         offset = directions.rows.mean(axis=0)
+        num_tangents = 0 if isinstance(head, Linear | Wide) or not self.tangents else self._limit(self.tangents, n)
         settings: dict[str, Any] = {
             **asdict(self.plan),
             "num_steps": len(self.plan.shares(n)) - 2,
@@ -91,6 +100,7 @@ class CondNewton(Algorithm):
             "num_directions": directions.num_directions + task.num_private,
             "moment_share": 0.0 if dataset.private is None else MOMENT_SHARE,
             "num_hidden": 0 if expansion is None else len(expansion.biases),
+            "tangents": num_tangents,
             "head": repr(head),
         }
         task.note_free("directions", "reads public columns and n only")
@@ -120,6 +130,7 @@ class CondNewton(Algorithm):
         start[: len(offset)] = middle * offset
         shares = self.plan.shares(n)
         course: list[NDArray[np.float64]] = []
+        lesson = None if isinstance(head, Linear | Wide) else _Lesson.of(task)
         run = run_newton(
             directions,
             label,
@@ -130,8 +141,12 @@ class CondNewton(Algorithm):
             plan=self.plan,
             generator=generator,
             watch=_watch(task, len(shares), course),
+            widen=(lambda at: lesson.widen(directions, at, num_tangents)) if lesson and num_tangents else None,
         )
-        parameters = self._make_parameters(task, expansion, directions, run)
+        if lesson is not None:
+            parameters = lesson.finish(run)
+        else:
+            parameters = self._make_parameters(task, expansion, directions, run)
         model = FittedModel(
             head,
             head.layout(dataset.public.values.shape[1] + task.fit_intercept, task.num_private),
@@ -157,24 +172,52 @@ class CondNewton(Algorithm):
             return None, public
         width = self.width if not isinstance(task.head, Wide) else task.head.width
         if not isinstance(task.head, Wide):
-            width = max(1, min(width, n // 4, int(LARGEST_EXPANSION / n)))
+            width = self._limit(width, n)
         expansion = Expansion.of(public, width, constant=task.fit_intercept)
         return expansion, expansion.transform(public)
+
+    @staticmethod
+    def _limit(number: int, num_records: int) -> int:
+        """So many features, or fewer if there are few records, or too many for memory."""
+        return max(1, min(number, num_records // 4, int(LARGEST_EXPANSION / num_records)))
 
     def _make_parameters(
         self, task: Task, expansion: Expansion | None, directions: Directions, run: NewtonRun
     ) -> NDArray[np.float64]:
-        """Parameters of the head on the public columns themselves."""
-        head, public = task.head, task.dataset.public
+        """Parameters of a linear or wide head on the public columns themselves."""
         weights = directions.matrix @ run.coefficients
-        if expansion is None:
+        if not isinstance(task.head, Wide) or expansion is None:
             return np.asarray(weights)
-        if isinstance(head, Wide):
-            return _make_wide(head, expansion, weights, public.values.shape[1], constant=task.fit_intercept)
-        low, high = scale_bounds(task.dataset.label.bounds, center=task.fit_intercept)
-        predictions = np.clip(directions.rows @ run.coefficients, low, high)
-        generator = task.random_source.generator()
-        return distill(head, public, predictions, constant=task.fit_intercept, generator=generator)
+        return _make_wide(
+            task.head, expansion, weights, task.dataset.public.values.shape[1], constant=task.fit_intercept
+        )
+
+
+@dataclass(frozen=True)
+class _Lesson:
+    """What a head that is not linear learns on the way and at the end: predictions that have been released."""
+
+    student: Student
+    label_range: tuple[float, float]
+    generator: np.random.Generator
+
+    @classmethod
+    def of(cls, task: Task) -> "_Lesson":
+        return cls(
+            Student.of(task.head, task.dataset.public, constant=task.fit_intercept),
+            scale_bounds(task.dataset.label.bounds, center=task.fit_intercept),
+            task.random_source.generator(),
+        )
+
+    def widen(self, directions: Directions, coefficients: NDArray[np.float64], at_most: int) -> Directions:
+        """Learn what is predicted so far; the directions in which that can be changed."""
+        self.student.learn(np.clip(directions.rows @ coefficients, *self.label_range), self.generator)
+        return self.student.compute_tangents(directions, at_most=at_most)
+
+    def finish(self, run: NewtonRun) -> NDArray[np.float64]:
+        """Learn what is predicted in the end; parameters on the public columns themselves."""
+        self.student.learn(np.clip(run.rows @ run.coefficients, *self.label_range), self.generator)
+        return self.student.export()
 
 
 def _make_wide(
@@ -214,7 +257,12 @@ def _diagnose(
         deviations = tuple(model.compute_linear_deviations(covariance).tolist())
     return Diagnostics(
         tuple(range(1, len(course) + 1)),
-        tuple(width * float(np.linalg.norm(each - run.coefficients)) for each in course),
+        tuple(width * float(np.linalg.norm(_pad(each, run) - run.coefficients)) for each in course),
         tuple(width * each for each in run.scales),
         deviations,
     )
+
+
+def _pad(coefficients: NDArray[np.float64], run: NewtonRun) -> NDArray[np.float64]:
+    """Coefficients of all directions of a run, zero for those that were added later."""
+    return np.pad(coefficients, (0, len(run.coefficients) - len(coefficients)))

@@ -215,12 +215,14 @@ def test_the_sensitivity_of_a_newton_release_is_attained() -> None:
 
 @pytest.mark.parametrize("neighbouring", Neighbouring)
 @pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("wider", [False, True])
 def test_all_releases_of_a_newton_run_compose_to_its_budget(
-    monkeypatch: pytest.MonkeyPatch, neighbouring: Neighbouring, seed: int
+    monkeypatch: pytest.MonkeyPatch, neighbouring: Neighbouring, seed: int, wider: bool
 ) -> None:
     # At every release, with all that was released before, the neighbour's sums are computed beside the true ones.
     rng = np.random.default_rng(seed)
     directions = Directions.of(PublicFeatures(rng.standard_t(2, size=(60, 3))))
+    more = rng.standard_t(2, size=(60, 5))
     label = rng.uniform(-0.5, 0.5, size=60)
     record = int(np.argmax((directions.rows**2).sum(axis=1)))  # the one with the most leverage
     label[record] = 0.5
@@ -247,8 +249,16 @@ def test_all_releases_of_a_newton_run_compose_to_its_budget(
 
     monkeypatch.setattr(conddp.newton, "release", record_and_release)
     conddp.newton.run_newton(
-        directions, label, (-0.5, 0.5), np.zeros(4), mu=2.0, neighbouring=neighbouring, generator=rng
+        directions,
+        label,
+        (-0.5, 0.5),
+        np.zeros(4),
+        mu=2.0,
+        neighbouring=neighbouring,
+        generator=rng,
+        widen=(lambda _: directions.complement(lambda part: more[part], at_most=9)) if wider else None,
     )
+    assert calls[-1][0][0].shape == (60, 9 if wider else 4)
     monkeypatch.setattr(conddp.newton, "release", original)
     for arguments, settings_ in calls:
         watched(*arguments, **settings_)
