@@ -105,7 +105,8 @@ class Directions:
             gram += block.T @ block / n
         squared, rotation = np.linalg.eigh(gram - along.T @ along)
         varying = np.trace(gram) - (along[0] @ along[0] if self.has_constant else 0.0)
-        keep = np.flatnonzero(squared > 1e-6 * varying)[::-1][:at_most]
+        least = max(1e-6 * varying, 1e-12 * np.trace(gram))  # less than that is rounding
+        keep = np.flatnonzero(squared > least)[::-1][:at_most]
         matrix = rotation[:, keep] / np.sqrt(squared[keep])
         rows = np.empty((n, len(keep)))
         for part in parts:

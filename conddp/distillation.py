@@ -20,7 +20,8 @@ BATCH_SIZE = 1000
 SCHEDULE = ((600, 0.01), (600, 0.003), (300, 0.001))  # numbers of steps and learning rates, from a random start
 REVISION = ((600, 0.003), (300, 0.001))  # and from what was learned before
 NUM_STARTS = 2
-MOST_COLUMNS = 2000  # of the Jacobian; of wider ones random combinations are taken
+MOST_COLUMNS = 2000  # of the Jacobian
+NUM_COMBINATIONS = 600  # of the columns of a wider one, at random
 
 
 @dataclass
@@ -114,11 +115,10 @@ class Student:
         parameters = self._get_learned()
         combine: NDArray[np.float64] | None = None
         if self.layout.size > MOST_COLUMNS:
-            combine = np.random.default_rng(seed).normal(size=(self.layout.size, MOST_COLUMNS // 2))
+            combine = np.random.default_rng(seed).normal(size=(self.layout.size, NUM_COMBINATIONS))
 
         def columns(part: slice) -> NDArray[np.float64]:
-            jacobian = compute_jacobian(self.head, self.layout, parameters, self.inputs.take(part))
-            return jacobian if combine is None else jacobian @ combine
+            return compute_jacobian(self.head, self.layout, parameters, self.inputs.take(part), combine)
 
         return directions.complement(columns, at_most=at_most)
 

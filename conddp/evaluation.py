@@ -11,6 +11,7 @@ from conddp.data import Dataset
 from conddp.fitted import FittedModel
 from conddp.ledger import PrivacyBudget
 from conddp.models import Head
+from conddp.neighbouring import Neighbouring
 from conddp.noise import RandomSource
 
 __all__ = ["DELTA", "Evaluation"]
@@ -53,10 +54,18 @@ class Evaluation:
             _compute_error(test, np.full(test.num_records, mean)),
         )
 
-    def compute_error(self, algorithm: Algorithm, epsilon: float, seed: int, head: Head | None = None) -> float:
-        """Test MSE of one fit with delta 1e-6 under REPLACE."""
+    def compute_error(
+        self,
+        algorithm: Algorithm,
+        epsilon: float,
+        seed: int,
+        head: Head | None = None,
+        neighbouring: Neighbouring = Neighbouring.REPLACE,
+    ) -> float:
+        """Test MSE of one fit with delta 1e-6."""
         budget, source = PrivacyBudget(epsilon, DELTA), RandomSource.of(seed)
-        return self.measure(algorithm.fit(self.train, budget, head=head, random_source=source).model)
+        fit = algorithm.fit(self.train, budget, head=head, neighbouring=neighbouring, random_source=source)
+        return self.measure(fit.model)
 
     def measure(self, model: FittedModel) -> float:
         """Test MSE of a model."""

@@ -160,7 +160,9 @@ class Head(Protocol):
         """Predictions alone, shape (K, n)."""
 
 
-def compute_jacobian(head: Head, layout: Layout, parameters: NDArray[Any], inputs: Inputs) -> NDArray[Any]:
+def compute_jacobian(
+    head: Head, layout: Layout, parameters: NDArray[Any], inputs: Inputs, combine: NDArray[Any] | None = None
+) -> NDArray[Any]:
     """Gradient of the prediction by all parameters, a row for each record: shape (n, P).
 
     For the few uses that need the rows themselves. Where a sum of them will do, ``weighted_sum`` is far cheaper.
@@ -173,14 +175,18 @@ def compute_jacobian(head: Head, layout: Layout, parameters: NDArray[Any], input
         Where the gradient is taken.
     inputs : Inputs
         The records, as NumPy arrays.
+    combine : array of shape (P, m), optional
+        Takes every row to m combinations of its entries, so that a large Jacobian is never held in memory.
     """
-    weights = layout.views(parameters[None])
-    jacobian = np.zeros((len(inputs.public), layout.size))
-    for start in range(0, len(jacobian), JACOBIANS_AT_ONCE):
-        part = slice(start, start + JACOBIANS_AT_ONCE)
-        some, rows = inputs.take(part), jacobian[part]  # one weighted sum for each record, with a single weight of one
-        head.weighted_sum(weights, some, head.trace(weights, some), np.eye(len(rows)), layout.views(rows))
-    return jacobian
+    weights, n = layout.views(parameters[None]), len(inputs.public)
+    parts = []
+    for start in range(0, n, JACOBIANS_AT_ONCE):
+        some = inputs.take(slice(start, start + JACOBIANS_AT_ONCE))
+        count = len(some.public)
+        rows = np.zeros((count, layout.size))  # one weighted sum for each record, with a single weight of one
+        head.weighted_sum(weights, some, head.trace(weights, some), np.eye(count), layout.views(rows))
+        parts.append(rows if combine is None else rows @ combine)
+    return np.concatenate(parts)
 
 
 def _input_shapes(width: int, num_public: int, num_private: int) -> dict[str, tuple[int, ...]]:

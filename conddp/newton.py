@@ -291,7 +291,7 @@ class _Track:
         past = np.where(drifts, np.maximum(self.noise, self.drift**2 - self.drift_noise), self.noise)
         weight = np.where(asked, past / (past + np.where(asked, noise, 1.0)), 0.0)
         self.mean = self.mean + weight * (np.where(asked, estimate, 0.0) - self.mean)
-        self.noise = np.where(asked, (1 - weight) * past, past)
+        self.noise = np.where(asked, weight * np.where(asked, noise, 1.0), past)
 
     def widen(self, number: int) -> None:
         """Take in so many further coefficients, of which nothing is known."""
@@ -303,7 +303,7 @@ class _Track:
 
 @dataclass
 class _Level:
-    """The mean of the labels as the opening measures it: unclamped, so it is right however skewed they are.
+    """The mean of the labels as the opening measures it: not clamped, so it is right however skewed they are.
 
     Clamped residuals lead to a constant between the median and the mean. Its noise is small, but where residuals are
     skewed it is off by some tenth of their standard deviation, and slopes follow it: they are those of a quantile that
@@ -316,7 +316,7 @@ class _Level:
     def add(self, estimate: float, noise: float) -> None:
         weight = self.noise / (self.noise + noise)
         self.mean += weight * (estimate - self.mean)
-        self.noise = max((1 - weight) * self.noise, 1e-16)
+        self.noise = weight * noise
 
     def join(self, clamped: float, noise: float, mean_square: float) -> tuple[float, float]:
         """The constant, and the variance of its error, from this and from the clamped steps."""
@@ -518,7 +518,9 @@ def run_newton(
             coefficients = start + learner.belief.mean
         if number < 2:  # where the labels lie, then how far they spread around it
             window, gains = HALF_RANGE, opening
-            scale_window, scale_weight, scale = 0.7, 0.0 if number == 0 else 1.0, 1e-3  # nothing is clamped
+            if directions.has_constant and directions.is_public:  # all residuals fit in, and one moves by the range
+                window += abs(coefficients[0])
+            scale_window, scale_weight, scale = 0.7, 0.0 if number == 0 else HALF_RANGE / window, 1e-3
         else:
             unit = per_window / mu / n / math.sqrt(sum(shares[number:]))
             narrowed = 0.4 * windows[-1] if windows else 0.0
@@ -549,7 +551,8 @@ def run_newton(
         )
         curvature = np.where(np.isfinite(answer.noise), answer.curvature, 1.0)
         before = coefficients - start
-        learner.add(before + answer.step / curvature, answer.noise / curvature**2, clamped=number > 1)
+        clamped = number > 1 or (number == 1 and not directions.is_public)
+        learner.add(before + answer.step / curvature, answer.noise / curvature**2, clamped=clamped)
         if number == 1:
             moved = float((learner.measured - before) ** 2 @ opening)
             spread = ResidualScale.of(answer.mean_square - moved, answer.mean_square_deviation)

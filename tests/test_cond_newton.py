@@ -164,6 +164,27 @@ def test_steps_along_the_jacobian_help_where_hidden_units_must_adapt(rng: np.ran
     assert errors[1] < 0.9 * errors[0]
 
 
+def test_a_jacobian_that_is_too_large_is_not_asked_for(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    data = bent(rng, n=400)
+    for head, largest, tangents in ((MLP(), 1e9, 100), (MLP(), 400 * 200, 0), (Wide(), 1e9, 0), (Linear(), 1e9, 0)):
+        monkeypatch.setattr("conddp.algorithms.cond_newton.LARGEST_JACOBIAN", largest)
+        assert CondNewton().fit(data, BUDGET, head=head).settings["tangents"] == tangents
+    monkeypatch.setattr("conddp.distillation.MOST_COLUMNS", 100)  # of fewer than the MLP has, combinations are taken
+    monkeypatch.setattr("conddp.algorithms.cond_newton.LARGEST_JACOBIAN", 1e9)
+    model = CondNewton().fit(data, PrivacyBudget(20.0, 1e-5), head=MLP()).model
+    assert np.mean((model.predict(data.public) - data.label.values) ** 2) < 0.5 * np.var(data.label.values)
+
+
+def test_a_network_that_says_nothing_adds_nothing(rng: np.random.Generator) -> None:
+    data = Dataset(PublicFeatures(np.ones((750, 1))), None, Labels(rng.uniform(0, 9, size=750), Bounds(0, 9)))
+    predictions = (
+        CondNewton().fit(data, BUDGET, head=MLP(), random_source=RandomSource.of(0)).model.predict(data.public)
+    )
+    assert predictions == pytest.approx(4.5, abs=1.0)
+
+
 class MadeUp:
     """Takes the place of ``release``: remembers what it was asked, and answers with numbers of its own."""
 
@@ -263,7 +284,9 @@ def test_simulations_try_what_the_task_allows(
         fit_intercept=fit_intercept,
     )
     errors: dict[str, float] = result.settings["simulated_errors"]
-    assert min(errors, key=lambda name: errors[name]).startswith(result.settings["algorithm"])
+    worst: dict[str, float] = result.settings["simulated_worst_cases"]
+    assert min(errors, key=lambda name: errors[name] * worst[name]).startswith(result.settings["algorithm"])
+    assert min(worst.values()) >= 1.0
     assert ("RROnBins" in errors) == (neighbouring is Neighbouring.REPLACE)
     assert ("PrivateMean" in errors) == (isinstance(head, Linear) and fit_intercept)
 
@@ -271,7 +294,8 @@ def test_simulations_try_what_the_task_allows(
 def test_simulations_prefer_the_mean_where_nothing_else_can_be_learned(rng: np.random.Generator) -> None:
     data = dataset(rng, n=12, private=False)
     choice = Auto(num_simulations=3).choose(data, PrivacyBudget(0.5, 1e-5), Linear())
-    assert min(choice.errors, key=lambda name: choice.errors[name]).startswith(type(choice.algorithm).__name__)
+    scores = {name: choice.errors[name] * choice.worst_cases[name] for name in choice.errors}
+    assert min(scores, key=lambda name: scores[name]).startswith(type(choice.algorithm).__name__)
     assert "simulated labels" in choice.reason
     assert isinstance(choice.algorithm, (CondNewton, PrivateMean))
 

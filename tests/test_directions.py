@@ -67,3 +67,11 @@ def test_further_directions_are_orthogonal_to_those_there_are(
     assert np.abs(strongest.rows.ravel() @ added.rows[:, 0]) / 1000 == pytest.approx(1.0)
     nothing = directions.complement(lambda part: columns[part, 4:], at_most=10)
     assert nothing.rows.shape == (1000, 0)
+
+
+@pytest.mark.parametrize("n", [2, 7, 100, 399, 6184])
+def test_columns_that_do_not_vary_add_no_direction(rng: np.random.Generator, n: int) -> None:
+    directions = Directions.of(PublicFeatures(np.ones((n, 1))))
+    for values in (rng.normal(size=8), np.zeros(8)):  # what varies of them is rounding, of either sign
+        columns = np.outer(np.ones(n), values)
+        assert directions.complement(columns.__getitem__, at_most=9).num_directions == 0

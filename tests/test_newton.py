@@ -8,8 +8,8 @@ from scipy.optimize import minimize
 from conddp.data import PublicFeatures
 from conddp.directions import ROWS_AT_ONCE, Directions
 from conddp.neighbouring import Neighbouring
-from conddp.newton import NewtonPlan, ResidualScale, allot_gains, choose_window, release, run_newton
-from conddp.shrinkage import CONSTANT_VARIANCE, Belief
+from conddp.newton import NewtonPlan, ResidualScale, _Level, _Track, allot_gains, choose_window, release, run_newton
+from conddp.shrinkage import CONSTANT_VARIANCE, VAGUE, Belief
 
 
 class NoNoise:
@@ -136,6 +136,24 @@ def test_the_constant_stays_near_the_mean_of_skewed_labels(rng: np.random.Genera
         residuals = label - directions.rows @ run.coefficients
         misses.append(residuals.mean() / residuals.std())
     assert abs(np.mean(misses)) < 0.1  # clamped steps alone end at 0.14, the median is at 0.3
+
+
+def test_the_constant_is_the_mean_of_labels_at_the_ends_of_the_range(rng: np.random.Generator) -> None:
+    label = np.where(rng.uniform(size=20_000) < 0.1, 0.5, -0.5)
+    directions = Directions.of(PublicFeatures(rng.normal(size=(20_000, 2))))
+    runs = [run_newton(directions, label, (-0.5, 0.5), np.zeros(3), mu=1.0, generator=rng) for _ in range(5)]
+    assert np.mean([run.coefficients[0] for run in runs]) == pytest.approx(label.mean(), abs=0.01)
+
+
+def test_precise_measurements_are_averaged_and_the_first_is_not_taken_for_exact() -> None:
+    level = _Level()
+    track = _Track(np.zeros(1), np.full(1, VAGUE))
+    for estimate in (0.1, 0.2):
+        level.add(estimate, 3e-8)
+        track.add(np.array([estimate]), np.array([3e-8]))
+    assert level.mean == pytest.approx(0.15)
+    assert level.noise == pytest.approx(1.5e-8)
+    assert 0.0 < track.noise[0] < 1.0
 
 
 def test_directions_that_are_added_half_way_are_learned_and_the_others_kept(rng: np.random.Generator) -> None:

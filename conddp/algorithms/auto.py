@@ -1,7 +1,7 @@
 """The algorithm that chooses the algorithm, from public information alone."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -36,11 +36,14 @@ class Choice:
     errors : mapping
         Where candidates were simulated: geometric mean over all families of the expected squared error of each, in
         units of the residual variance.
+    worst_cases : mapping
+        The largest ratio of each one's error to that of the best candidate on the same labels.
     """
 
     algorithm: Algorithm
     reason: str
-    errors: Mapping[str, float]
+    errors: Mapping[str, float] = field(default_factory=dict)
+    worst_cases: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +78,8 @@ class Auto(Algorithm):
         sentence = f"{name} was chosen because {choice.reason}; no private value took part in the choice."
         task.note_free("choice of algorithm", sentence)
         result = algorithm.run(replace(task, name=name, choice=sentence))
-        return replace(result, settings={"algorithm": name, "simulated_errors": dict(choice.errors), **result.settings})
+        simulated = {"simulated_errors": dict(choice.errors), "simulated_worst_cases": dict(choice.worst_cases)}
+        return replace(result, settings={"algorithm": name, **simulated, **result.settings})
 
     def choose(
         self,
@@ -96,17 +100,15 @@ class Auto(Algorithm):
                 CondDP(),
                 "some columns are private and the head is not linear: it conditions the public columns and clips "
                 "gradients of all",
-                {},
             )
         if dataset.private is not None:
             return Choice(
                 CondNewton(),
                 "the head is linear: curvature along public columns is known exactly, and along private ones it is "
                 "released once",
-                {},
             )
         if budget.delta == 0:
-            return Choice(RROnBins(), "delta is 0, which Gaussian noise cannot give", {})
+            return Choice(RROnBins(), "delta is 0, which Gaussian noise cannot give")
         if self.num_simulations:
             return self._simulate(dataset, budget, head, fit_intercept, neighbouring)
         reason = "all features are public, so that curvature is known exactly and only sums of residuals need noise"
@@ -114,7 +116,7 @@ class Auto(Algorithm):
             reason += (
                 ": it takes Newton steps on a wide random layer, then Gauss-Newton steps along the head's Jacobian"
             )
-        return Choice(CondNewton(), reason, {})
+        return Choice(CondNewton(), reason)
 
     def _simulate(
         self, dataset: Dataset, budget: PrivacyBudget, head: Head, fit_intercept: bool, neighbouring: Neighbouring
@@ -146,10 +148,12 @@ class Auto(Algorithm):
                     ).model
                     errors[name].append(simulated.compute_error(model.predict(dataset.public)))
         means = {name: float(np.exp(np.mean(np.log(each)))) for name, each in errors.items()}
-        best = min(means, key=lambda name: means[name])
-        listed = ", ".join(f"{name} {mean:.3f}" for name, mean in means.items())
+        lowest = np.min(list(errors.values()), axis=0)  # of all candidates, on each set of labels
+        worst = {name: float(np.max(np.divide(each, lowest))) for name, each in errors.items()}
+        best = min(means, key=lambda name: means[name] * worst[name])
+        listed = ", ".join(f"{name} {means[name]:.3f} and {worst[name]:.2f}" for name in candidates)
         reason = (
-            f"its mean error on {len(FAMILIES) * self.num_simulations} sets of simulated labels was lowest, in units "
-            f"of the residual variance: {listed}"
+            f"on {len(lowest)} sets of simulated labels the product of its mean error and its worst case was lowest: "
+            f"{listed} (the mean in units of the residual variance; the worst case over the best candidate's error)"
         )
-        return Choice(candidates[best], reason, means)
+        return Choice(candidates[best], reason, means, worst)

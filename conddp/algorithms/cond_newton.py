@@ -28,6 +28,7 @@ __all__ = ["CondNewton"]
 
 MOMENT_SHARE = 0.2  # of the budget, for the second moments of private columns
 LARGEST_EXPANSION = 4e7  # numbers in the expanded feature matrix
+LARGEST_JACOBIAN = 1e9  # numbers in the Jacobian of a head; a larger one takes too long
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +56,9 @@ class CondNewton(Algorithm):
     width : int
         Hidden units for heads that are not linear; fewer where there are few records.
     tangents : int
-        Directions of the head's Jacobian that are added half way, at most; fewer where there are few records. With 0
-        the head learns from the wide layer alone.
+        Directions of the head's Jacobian that are added half way, at most; fewer where there are few records, none
+        where records times parameters exceed a billion. Without them the head learns from the wide layer alone. A
+        callback sees coefficients of directions, which become more half way.
     """
 
     plan: NewtonPlan = field(default_factory=NewtonPlan)
@@ -92,7 +94,7 @@ class CondNewton(Algorithm):
         expansion, features = self._expand(task)
         directions = Directions.of(features, constant=task.fit_intercept)
         offset = directions.rows.mean(axis=0)
-        num_tangents = 0 if isinstance(head, Linear | Wide) or not self.tangents else self._limit(self.tangents, n)
+        num_tangents = self._count_tangents(task)
         settings: dict[str, Any] = {
             **asdict(self.plan),
             "num_steps": len(self.plan.shares(n)) - 2,
@@ -103,7 +105,9 @@ class CondNewton(Algorithm):
             "tangents": num_tangents,
             "head": repr(head),
         }
-        task.note_free("directions", "reads public columns and n only")
+        task.note_free(
+            "directions", "reads public columns and n only" + (", and what was released before" if num_tangents else "")
+        )
         reason = "noisy sums of clamped residuals times rows, and of their squares"
         if dataset.private is not None:
             reason += "; before them, noisy second moments of private columns"
@@ -161,8 +165,8 @@ class CondNewton(Algorithm):
             f"{number} full-batch Gaussian releases were accounted exactly; together they are one "
             f"Gaussian mechanism whose sensitivity is {mu:.4g} standard deviations."
         )
-        if not isinstance(head, Linear):
-            mechanism += " The model was then fitted to predictions that these releases determine, at no further cost."
+        if lesson is not None:
+            mechanism += " The model was fitted to predictions that these releases determine, at no further cost."
         return task.finish(model, mechanism, settings, event, _diagnose(model, directions, run, course))
 
     def _expand(self, task: Task) -> tuple[Expansion | None, PublicFeatures]:
@@ -175,6 +179,14 @@ class CondNewton(Algorithm):
             width = self._limit(width, n)
         expansion = Expansion.of(public, width, constant=task.fit_intercept)
         return expansion, expansion.transform(public)
+
+    def _count_tangents(self, task: Task) -> int:
+        """Directions of a Jacobian that are added at most: none for heads that are linear in what they learn."""
+        n, num_columns = task.dataset.public.values.shape
+        if isinstance(task.head, Linear | Wide) or not self.tangents:
+            return 0
+        size = task.head.layout(num_columns + task.fit_intercept, 0).size
+        return self._limit(self.tangents, n) if n * size <= LARGEST_JACOBIAN else 0
 
     @staticmethod
     def _limit(number: int, num_records: int) -> int:
