@@ -10,7 +10,8 @@ from conddp.conditioning import ConditioningMatrix, Spectrum
 from conddp.data import PublicFeatures
 from conddp.directions import Directions
 from conddp.fitted import move_parameters
-from conddp.models import Head, Inputs, Layout, compute_jacobian
+from conddp.jacobian import compute_jacobian
+from conddp.models import Head, Inputs, Layout
 from conddp.optimizers import make_optimizer
 from conddp.training import TrainingPlan, train
 

@@ -35,14 +35,12 @@ __all__ = [
     "Linear",
     "Trace",
     "Wide",
-    "compute_jacobian",
 ]
 
 Array = Any  # a NumPy array or a torch tensor
 Weights = Mapping[str, Array]
 
 HIDDEN_GAIN = 1.5  # standard deviation of what enters a hidden unit of Wide, for columns of unit variance
-JACOBIANS_AT_ONCE = 64
 SMALLEST_NORM = 1e-15  # shorter gradients are treated as this long: their squares may underflow in float32
 
 
@@ -158,35 +156,6 @@ class Head(Protocol):
 
     def predict(self, weights: Weights, public: Array, private: Array | None) -> Array:
         """Predictions alone, shape (K, n)."""
-
-
-def compute_jacobian(
-    head: Head, layout: Layout, parameters: NDArray[Any], inputs: Inputs, combine: NDArray[Any] | None = None
-) -> NDArray[Any]:
-    """Gradient of the prediction by all parameters, a row for each record: shape (n, P).
-
-    For the few uses that need the rows themselves. Where a sum of them will do, ``weighted_sum`` is far cheaper.
-
-    Parameters
-    ----------
-    head, layout : Head, Layout
-        The model.
-    parameters : array of shape (P,)
-        Where the gradient is taken.
-    inputs : Inputs
-        The records, as NumPy arrays.
-    combine : array of shape (P, m), optional
-        Takes every row to m combinations of its entries, so that a large Jacobian is never held in memory.
-    """
-    weights, n = layout.views(parameters[None]), len(inputs.public)
-    parts = []
-    for start in range(0, n, JACOBIANS_AT_ONCE):
-        some = inputs.take(slice(start, start + JACOBIANS_AT_ONCE))
-        count = len(some.public)
-        rows = np.zeros((count, layout.size))  # one weighted sum for each record, with a single weight of one
-        head.weighted_sum(weights, some, head.trace(weights, some), np.eye(count), layout.views(rows))
-        parts.append(rows if combine is None else rows @ combine)
-    return np.concatenate(parts)
 
 
 def _input_shapes(width: int, num_public: int, num_private: int) -> dict[str, tuple[int, ...]]:

@@ -13,7 +13,7 @@ public rows, n, the budget, the declared bounds and what earlier steps have rele
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +21,14 @@ from scipy.special import ndtr
 
 from conddp._validate import in_range, positive, positive_integer
 from conddp.directions import ROWS_AT_ONCE, Directions
+from conddp.learner import Learner, ResidualScale
 from conddp.neighbouring import Neighbouring
-from conddp.shrinkage import VAGUE, Belief, SignalPrior
+from conddp.shrinkage import Belief
 
 __all__ = [
     "NewtonPlan",
     "NewtonRun",
     "Release",
-    "ResidualScale",
     "allot_gains",
     "choose_window",
     "release",
@@ -40,10 +40,8 @@ Watch = Callable[[int, Vector], bool | None]  # sees the number of a release and
 Widen = Callable[[Vector], Directions]  # further directions, made from the coefficients so far
 
 NARROWEST, WIDEST = 0.35, 16.0  # windows to choose from, in standard deviations of the residual
-HALF_RANGE = 0.5  # the widest window: half the range of the label
-SKEW = 0.1  # how far clamping may hold the constant from the mean, in standard deviations of the residual
+HALF_RANGE = 0.5  # the widest window of a step: half the range of the label
 WIDEN_AT = 0.5  # of the budget: further directions are asked for when it is spent
-NEW_SHARE = 0.1  # of the residuals' mean square: what further directions are thought to explain, give or take
 SCALE_WINDOW = 3.0  # the mean square is taken of residuals up to this many standard deviations, or more
 
 
@@ -225,164 +223,6 @@ def release(
     )
 
 
-@dataclass
-class ResidualScale:
-    """What is believed of the mean square of the residuals.
-
-    Parameters
-    ----------
-    mean_square, deviation : float
-        Estimate and its standard deviation.
-    """
-
-    mean_square: float
-    deviation: float
-
-    @classmethod
-    def of(cls, measured: float, deviation: float) -> "ResidualScale":
-        """Belief after a first measurement: before it, a spread of about an eighth of the range, give or take half."""
-        candidates = np.geomspace(0.01, 0.5, 500)
-        evidence = -0.5 * ((measured - candidates**2) / deviation) ** 2 - 0.5 * (np.log(candidates / 0.12) / 0.7) ** 2
-        weights = np.exp(evidence - evidence.max())
-        weights /= weights.sum()
-        squares = candidates**2
-        spread = math.sqrt(max(float(weights @ squares**2 - (weights @ squares) ** 2), 1e-12))
-        return cls(math.exp(2 * float(weights @ np.log(candidates))), spread)
-
-    def update(self, measured: float, deviation: float) -> None:
-        """Take in a measurement; the residuals may have changed since the last one."""
-        before = math.hypot(self.deviation, 0.15 * self.mean_square)
-        trust = before**2 / (before**2 + deviation**2)
-        moved = self.mean_square + trust * (measured - self.mean_square)
-        self.mean_square = max(moved, 0.15 * self.mean_square, 1e-12)
-        self.deviation = before * math.sqrt(1 - trust)
-
-    @property
-    def standard_deviation(self) -> float:
-        """Root of the mean square."""
-        return math.sqrt(self.mean_square)
-
-
-@dataclass
-class _Track:
-    """Mean of the estimates of all steps, weighted by their precision; forgets where they drift.
-
-    While clamping still holds a coefficient back, its estimates move on from step to step. Where their smoothed
-    deviation from the mean is twice what noise explains, the past loses weight.
-    """
-
-    mean: Vector
-    noise: Vector
-    drift: Vector = field(init=False)
-    drift_noise: Vector = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.drift, self.drift_noise = np.zeros_like(self.mean), np.zeros_like(self.mean)
-
-    def add(self, estimate: Vector, noise: Vector) -> None:
-        asked = np.isfinite(noise)
-        fresh = asked & (self.noise >= VAGUE)
-        watched = asked & ~fresh
-        smoothing = 0.15
-        self.drift[watched] += smoothing * ((estimate - self.mean)[watched] - self.drift[watched])
-        self.drift_noise[watched] *= (1 - smoothing) ** 2
-        self.drift_noise[watched] += smoothing**2 * noise[watched]
-        drifts = watched & (self.drift**2 > 4 * (self.drift_noise + self.noise))
-        past = np.where(drifts, np.maximum(self.noise, self.drift**2 - self.drift_noise), self.noise)
-        weight = np.where(asked, past / (past + np.where(asked, noise, 1.0)), 0.0)
-        self.mean = self.mean + weight * (np.where(asked, estimate, 0.0) - self.mean)
-        self.noise = np.where(asked, weight * np.where(asked, noise, 1.0), past)
-
-    def widen(self, number: int) -> None:
-        """Take in so many further coefficients, of which nothing is known."""
-        self.mean, self.drift, self.drift_noise = (
-            np.pad(each, (0, number)) for each in (self.mean, self.drift, self.drift_noise)
-        )
-        self.noise = np.pad(self.noise, (0, number), constant_values=VAGUE)
-
-
-@dataclass
-class _Level:
-    """The mean of the labels as the opening measures it: not clamped, so it is right however skewed they are.
-
-    Clamped residuals lead to a constant between the median and the mean. Its noise is small, but where residuals are
-    skewed it is off by some tenth of their standard deviation, and slopes follow it: they are those of a quantile that
-    is not the mean.
-    """
-
-    mean: float = 0.0
-    noise: float = VAGUE
-
-    def add(self, estimate: float, noise: float) -> None:
-        weight = self.noise / (self.noise + noise)
-        self.mean += weight * (estimate - self.mean)
-        self.noise = weight * noise
-
-    def join(self, clamped: float, noise: float, mean_square: float) -> tuple[float, float]:
-        """The constant, and the variance of its error, from this and from the clamped steps."""
-        noise += SKEW**2 * mean_square
-        weight = self.noise / (self.noise + noise)
-        return self.mean + weight * (clamped - self.mean), weight * noise
-
-
-@dataclass
-class _Learner:
-    """All that is known of the coefficients, as distances from where the run started.
-
-    Directions that were added later have a prior of their own: they are asked what is left of the labels.
-    """
-
-    has_constant: bool
-    priors: list[SignalPrior]
-    track: _Track
-    level: _Level
-    belief: Belief
-
-    @classmethod
-    def of(cls, directions: Directions, mean_square: float) -> "_Learner":
-        prior = SignalPrior(directions.variances, directions.has_constant)
-        nothing = np.zeros(directions.num_directions)
-        track = _Track(nothing, np.full_like(nothing, VAGUE))
-        belief = prior.update(track.mean, track.noise, mean_square)
-        return cls(directions.has_constant, [prior], track, _Level(), belief)
-
-    def add(self, estimate: Vector, noise: Vector, *, clamped: bool) -> None:
-        """Take in an unbiased estimate of coefficients; noise is infinite where there is none."""
-        if self.has_constant and not clamped:
-            self.level.add(estimate[0], noise[0])
-        else:
-            self.track.add(estimate, noise)
-
-    @property
-    def measured(self) -> Vector:
-        """Means of all estimates, not shrunk; of the constant those that were not clamped."""
-        measured = self.track.mean.copy()
-        if self.has_constant:
-            measured[0] = self.level.mean
-        return measured
-
-    def widen(self, directions: Directions) -> None:
-        """Take in further directions."""
-        self.priors.append(SignalPrior(directions.variances, has_constant=False))
-        self.track.widen(directions.num_directions)
-
-    def update(self, mean_square: float, num_records: int) -> None:
-        """Form a belief from all estimates so far, given the mean square of the residuals."""
-        before = self.belief.mean[int(self.has_constant) : len(self.priors[0].variances)]
-        measured, noise = self.track.mean.copy(), self.track.noise.copy()
-        if self.has_constant:
-            measured[0], noise[0] = self.level.join(measured[0], noise[0], mean_square)
-        # The mean over n records is itself a sample: its coefficients scatter by the residual variance over n.
-        noise += mean_square / num_records
-        beliefs, start, explained = [], 0, mean_square + float(before @ before)
-        for prior in self.priors:
-            part = slice(start, start + len(prior.variances))
-            beliefs.append(prior.update(measured[part], noise[part], explained))
-            start, explained = part.stop, NEW_SHARE * mean_square
-        mean = np.concatenate([each.mean for each in beliefs])
-        self.belief = Belief(mean, np.concatenate([each.variance for each in beliefs]))
-
-
 def allot_gains(variance: Vector, noise: float) -> Vector:
     r"""Squared gains of the directions, adding up to one, that leave the least expected error.
 
@@ -501,7 +341,7 @@ def run_newton(
     shares = plan.shares(n)
     coefficients = start
     spread = ResidualScale(0.12**2, 0.12**2)
-    learner = _Learner.of(directions, spread.mean_square)
+    learner = Learner.of(directions, spread.mean_square)
     opening = np.zeros_like(start) if directions.has_constant else np.full_like(start, 1 / len(start))
     opening[0] = 1.0 if directions.has_constant else opening[0]
     windows: list[float] = []

@@ -7,8 +7,9 @@ from scipy.optimize import minimize
 
 from conddp.data import PublicFeatures
 from conddp.directions import ROWS_AT_ONCE, Directions
+from conddp.learner import Level, ResidualScale, Track
 from conddp.neighbouring import Neighbouring
-from conddp.newton import NewtonPlan, ResidualScale, _Level, _Track, allot_gains, choose_window, release, run_newton
+from conddp.newton import NewtonPlan, allot_gains, choose_window, release, run_newton
 from conddp.shrinkage import CONSTANT_VARIANCE, VAGUE, Belief
 
 
@@ -146,8 +147,8 @@ def test_the_constant_is_the_mean_of_labels_at_the_ends_of_the_range(rng: np.ran
 
 
 def test_precise_measurements_are_averaged_and_the_first_is_not_taken_for_exact() -> None:
-    level = _Level()
-    track = _Track(np.zeros(1), np.full(1, VAGUE))
+    level = Level()
+    track = Track(np.zeros(1), np.full(1, VAGUE))
     for estimate in (0.1, 0.2):
         level.add(estimate, 3e-8)
         track.add(np.array([estimate]), np.array([3e-8]))
