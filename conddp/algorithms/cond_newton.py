@@ -105,9 +105,8 @@ class CondNewton(Algorithm):
             "tangents": num_tangents,
             "head": repr(head),
         }
-        task.note_free(
-            "directions", "reads public columns and n only" + (", and what was released before" if num_tangents else "")
-        )
+        seen = "public columns, n and what was released before" if num_tangents else "public columns and n only"
+        task.note_free("directions", f"reads {seen}")
         reason = "noisy sums of clamped residuals times rows, and of their squares"
         if dataset.private is not None:
             reason += "; before them, noisy second moments of private columns"
