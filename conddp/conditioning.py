@@ -115,13 +115,17 @@ class Spectrum:
         V, inverse_values, rotated = np.linalg.svd(whitening, full_matrices=False)
         order = np.argsort(inverse_values)
         rotated = rotated[order]
-        inverse_values = np.maximum(inverse_values[order], np.finfo(np.float64).tiny)
+        values = 1 / np.maximum(inverse_values[order], np.finfo(np.float64).tiny)
+        # The upper half of a spectrum that spans more than floating point holds is lost in the whitening's values, the
+        # lower half in the coloring's.
+        upper = values > np.sqrt(values[0]) * np.sqrt(values[-1])
+        values[upper] = np.linalg.svd(coloring, compute_uv=False)[upper]
         with np.errstate(over="ignore"):
             mean_square = variance + center**2
         if not np.isfinite(mean_square).all():
             raise SchemaError(TOO_LARGE)
         return cls(
-            1 / inverse_values,
+            values,
             V[:, order],
             whitening @ rotated.T,
             rotated @ coloring,
