@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from conddp import MLP, Auto, CondDP, CondNewton, FactorizationMachine, PrivateRegressor, SwitchCondDP, Wide
 from conddp.algorithms import DPSGD
@@ -48,7 +49,11 @@ def list_cases() -> dict[str, dict[str, Any]]:
                 "head": head,
                 "private_columns": PRIVATE,
             }
-        cases[f"cond-newton {head_name} no-intercept"] = {"algorithm": CondNewton(), "head": head, "fit_intercept": False}
+        cases[f"cond-newton {head_name} no-intercept"] = {
+            "algorithm": CondNewton(),
+            "head": head,
+            "fit_intercept": False,
+        }
     for algorithm in LINEAR_ONLY:
         cases[f"{algorithm} linear"] = {"algorithm": algorithm}
     for algorithm in ("cond-newton", "one-shot", "mean", "cond-dp"):
@@ -96,6 +101,7 @@ def compute_all() -> Iterator[tuple[str, list[float]]]:
 
 
 if __name__ == "__main__":
+    threadpool_limits(1)  # more threads add up in another order
     before = json.loads(STORED.read_text()) if STORED.exists() else {}
     after = dict(compute_all())
     for name, numbers in after.items():
