@@ -10,10 +10,10 @@ import argparse
 
 from conddp.algorithms import RandomizedLabels, RROnBins
 from conddp.algorithms.algorithm import Algorithm
-from conddp.datasets import load_dataset
 from conddp.errors import NotCalibrated
 from conddp.estimators import ALGORITHMS
-from conddp.evaluation import Evaluation
+from conddp.research.datasets import load_dataset
+from conddp.research.evaluation import Evaluation
 
 SAME = ("auto", "non-private")  # auto is cond-newton on these sets; the other is the unit
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)

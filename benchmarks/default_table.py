@@ -20,9 +20,12 @@ from sets import load
 
 from conddp.algorithms import Auto, CondNewton
 from conddp.algorithms.algorithm import Algorithm
-from conddp.evaluation import Evaluation
-from conddp.models import MLP, Head, Linear, Wide
-from conddp.neighbouring import Neighbouring
+from conddp.heads.head import Head
+from conddp.heads.linear import Linear
+from conddp.heads.mlp import MLP
+from conddp.heads.wide import Wide
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.research.evaluation import Evaluation
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"

@@ -15,8 +15,11 @@ from sets import load
 
 from conddp.algorithms import DPSGD, CondDP, SwitchCondDP
 from conddp.algorithms.descent import Descent
-from conddp.evaluation import Evaluation
-from conddp.models import MLP, FactorizationMachine, Head, Linear
+from conddp.heads.factorization import FactorizationMachine
+from conddp.heads.head import Head
+from conddp.heads.linear import Linear
+from conddp.heads.mlp import MLP
+from conddp.research.evaluation import Evaluation
 
 EPSILONS = (0.25, 1.0, 4.0)
 LINEAR_SETS = ("wine", "ca_housing", "energy", "boston_housing", "synthetic")

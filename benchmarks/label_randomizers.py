@@ -13,9 +13,9 @@ from functools import partial
 
 import numpy as np
 
-from conddp.label_prior import LabelPrior
-from conddp.randomizers import compute_optimal_bins, make_response_on_bins, make_unbiased_response
-from conddp.schema import Bounds
+from conddp.bounds import Bounds
+from conddp.labels.prior import LabelPrior
+from conddp.labels.randomizers import compute_optimal_bins, make_response_on_bins, make_unbiased_response
 
 
 def full_program(prior: LabelPrior, epsilon: float) -> float:

@@ -1,8 +1,8 @@
 """Derive the constants of CondNewton on simulated labels: no real label takes part.
 
-Every line is one setting of :class:`conddp.newton.NewtonPlan`: for each public design the geometric mean, over families
-of simulated labels and epsilon 0.25, 1 and 4, of the expected squared error over that of non-private least squares;
-then the geometric mean over designs, and the worst single cell. REPLACE, delta 1e-6.
+Every line is one setting of :class:`conddp.newton.schedule.NewtonPlan`: for each public design the geometric mean,
+over families of simulated labels and epsilon 0.25, 1 and 4, of the expected squared error over that of non-private
+least squares; then the geometric mean over designs, and the worst single cell. REPLACE, delta 1e-6.
 
     python benchmarks/newton_rules.py [--seeds 1]
 """
@@ -14,13 +14,14 @@ from itertools import product
 import numpy as np
 from sets import load
 
-from conddp.accounting import calibrate_gaussian_mu
-from conddp.data import PublicFeatures
-from conddp.directions import Directions
-from conddp.evaluation import DELTA
-from conddp.newton import NewtonPlan, run_newton
-from conddp.preprocessing import scale_label
-from conddp.simulation import FAMILIES, Simulation, simulate
+from conddp.data.parts import PublicFeatures
+from conddp.data.scaling import scale_label
+from conddp.features.whitening import Directions
+from conddp.labels.simulation import FAMILIES, Simulation, simulate
+from conddp.newton.run import run_newton
+from conddp.newton.schedule import NewtonPlan
+from conddp.privacy.accounting import calibrate_gaussian_mu
+from conddp.research.evaluation import DELTA
 
 EPSILONS = (0.25, 1.0, 4.0)
 DESIGNS = (("wine", 4000), ("ca_housing", 10000), ("energy", 10000), ("boston_housing", 400), ("supercond", 3400))

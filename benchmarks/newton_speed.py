@@ -20,7 +20,7 @@ rng = np.random.default_rng(0)
 X = rng.normal(size=(16512, 8))
 y = X @ rng.normal(size=8) + rng.normal(size=16512)
 began = time.perf_counter()
-data = conddp.Dataset(conddp.PublicFeatures(X), None, conddp.Labels(y, conddp.Bounds(-15, 15)))
+data = conddp.Records(conddp.PublicFeatures(X), None, conddp.Labels(y, conddp.Bounds(-15, 15)))
 conddp.Auto().fit(data, conddp.PrivacyBudget(1.0, 1e-6))
 ended = time.perf_counter()
 print(imported - start, ended - began)
@@ -40,12 +40,12 @@ def main() -> None:
     imported, fitted = np.median(runs, axis=0)
     print(f"fresh process, 16512 x 8: import {imported:.2f} s, fit with accounting {fitted:.2f} s")
 
-    from conddp import Auto, Bounds, Dataset, Labels, PrivacyBudget, PublicFeatures
+    from conddp import Auto, Bounds, Labels, PrivacyBudget, PublicFeatures, Records
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(arguments.records, arguments.columns))
     y = X @ rng.normal(size=arguments.columns) / 10 + rng.normal(size=arguments.records)
-    data = Dataset(PublicFeatures(X), None, Labels(y, Bounds(-10, 10)))
+    data = Records(PublicFeatures(X), None, Labels(y, Bounds(-10, 10)))
     start = time.perf_counter()
     np.linalg.lstsq(np.column_stack([X, np.ones(len(X))]), y, rcond=None)
     exact = time.perf_counter() - start

@@ -25,10 +25,12 @@ from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 from torch import Tensor, nn
 
-from conddp.models import MLP, Head, Inputs, Linear
-from conddp.noise import RandomSource
-from conddp.optimizers import Adam
-from conddp.training import TrainingPlan, train
+from conddp.heads.head import Head, Inputs
+from conddp.heads.linear import Linear
+from conddp.heads.mlp import MLP
+from conddp.privacy.randomness import RandomSource
+from conddp.training.loop import TrainingPlan, train
+from conddp.training.optimizers import Adam
 
 MODES = ("hooks", "functorch", "ew", "ghost")
 CLIP_NORM, NOISE_MULTIPLIER, LEARNING_RATE = 1.0, 5.0, 1e-3

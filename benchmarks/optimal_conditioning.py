@@ -12,9 +12,10 @@ from rivals import SPLITS
 
 from conddp.algorithms import CondDP
 from conddp.algorithms.descent import Phase
-from conddp.conditioning import ConditioningMatrix, Spectrum
-from conddp.datasets import load_dataset
-from conddp.evaluation import Evaluation
+from conddp.features.conditioning import ConditioningMatrix
+from conddp.features.spectrum import Spectrum
+from conddp.research.datasets import load_dataset
+from conddp.research.evaluation import Evaluation
 
 SETS = ("wine", "energy", "ca_housing", "boston_housing", "supercond")
 EPSILONS = (0.25, 1.0, 4.0)

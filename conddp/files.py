@@ -5,19 +5,20 @@ from pathlib import Path
 from typing import Any
 
 from conddp._validate import one_of, positive
-from conddp.accounting import check_delta
 from conddp.algorithms.algorithm import Algorithm
-from conddp.comparison import Comparison, compare_algorithms
-from conddp.data import Dataset, load_features, load_public
-from conddp.design import Design
+from conddp.data.readers import load_features, load_public, load_records
+from conddp.data.schema import Schema
 from conddp.errors import SchemaError
 from conddp.estimators import ALGORITHMS, HEADS
-from conddp.ledger import PrivacyBudget, PrivacyLedger
-from conddp.noise import RandomSource
-from conddp.planning import Plan, make_plan
+from conddp.models.saving import SavedModel, check_folder, load_model, save_model
+from conddp.planning.comparison import Comparison, compare_algorithms
+from conddp.planning.plan import Plan, make_plan
+from conddp.privacy.accounting import check_delta
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.ledger import PrivacyLedger
+from conddp.privacy.randomness import RandomSource
 from conddp.report import report_comparison, report_fit, report_plan, write_report
-from conddp.saving import SavedModel, check_folder, load_model, save_model
-from conddp.schema import Schema
+from conddp.theory.design import Design
 
 __all__ = ["compare_file", "fit_file", "load_record", "plan_file", "predict_file", "report_file", "save_record"]
 
@@ -38,7 +39,7 @@ def plan_file(data: Path, schema: Schema, **settings: Any) -> Plan:
     schema : Schema
         Roles and bounds of its columns.
     **settings
-        As in :func:`~conddp.planning.make_plan`.
+        As in :func:`~conddp.planning.plan.make_plan`.
     """
     return make_plan(load_public(data, schema), schema, **settings)
 
@@ -56,7 +57,7 @@ def compare_file(data: Path, schema: Schema, **settings: Any) -> Comparison:
     schema : Schema
         Roles and bounds of its columns.
     **settings
-        As in :func:`~conddp.comparison.compare_algorithms`.
+        As in :func:`~conddp.planning.comparison.compare_algorithms`.
     """
     private = dict(zip(schema.private, schema.private_bounds, strict=True))
     return compare_algorithms(load_public(data, schema), private=private, **settings)
@@ -150,7 +151,7 @@ def fit_file(
     cost = chosen.cost(budget)
     paying = PrivacyLedger(cost) if ledger is None else PrivacyLedger.load(ledger)
     paying.check(f"fitting with epsilon={epsilon:g}", cost, paying.neighbouring)
-    dataset = Dataset.load(data, schema)
+    dataset = load_records(data, schema)
     design = Design.of(dataset.public)  # now: what fails after the fit fails when budget has been spent
     result = chosen.fit(
         dataset,

@@ -45,8 +45,8 @@ def convert_docstring(text: str, resolve: Resolver) -> str:
 
     Examples
     --------
-    >>> print(convert_docstring("See :func:`~conddp.newton.release`.", lambda name: name))
-    See <autoref identifier="conddp.newton.release" optional><code>release</code></autoref>.
+    >>> print(convert_docstring("See :func:`~conddp.newton.release.release`.", lambda name: name))
+    See <autoref identifier="conddp.newton.release.release" optional><code>release</code></autoref>.
     >>> print(convert_docstring("Privacy\n    Costs :math:`\\epsilon`.\n", lambda name: name))
     Privacy
     -------

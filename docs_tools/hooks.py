@@ -29,6 +29,7 @@ log = logging.getLogger("mkdocs.plugins.docs_tools")
 COPIES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "VISION.md": "vision.md"}
 PLACES = {**COPIES, "README.md": "index.md"}
 COMMANDS = "<!-- commands -->"  # replaced by the reference of the command line
+ROOM = re.compile(r"<!-- room: (\w+) -->")  # replaced by the reference of every file of a room
 LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)]*)?\))")
 LONG_CODE = re.compile(r"<code>[^<]{16,}(?=</code>)")
 REMOTE = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>\"'\s]*")
@@ -55,11 +56,26 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Turn links into the repository into links within the site, and write the reference of the command line."""
     if page.file.src_uri.startswith("api/"):
         page.meta["search"] = {"boost": 0.5}  # pages that explain come first
+    markdown = ROOM.sub(lambda match: list_modules(match.group(1)), markdown)
     if COMMANDS in markdown:
-        from conddp.cli import app
+        from conddp.cli.main import app
 
         markdown = markdown.replace(COMMANDS, render_commands(app, "conddp"))
     return redirect_links(markdown, page.file.src_uri)
+
+
+def list_modules(room: str) -> str:
+    """Reference directives for every file of a room, or for a room that is a single file.
+
+    Examples
+    --------
+    >>> print(list_modules("bounds"))
+    ::: conddp.bounds
+    """
+    folder = ROOT / "conddp" / room
+    paths = [path for path in sorted(folder.rglob("*.py")) if path.name != "__init__.py"] or [folder.with_suffix(".py")]
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths]
+    return "\n\n".join(f"::: {name}" for name in names)
 
 
 def redirect_links(markdown: str, page: str) -> str:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
-from conddp.data import Dataset
-from conddp.datasets import DatasetNotFound, load_dataset
+from conddp.data.records import Records
+from conddp.research.datasets import DatasetNotFound, load_dataset
 
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
@@ -35,7 +35,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20261115)
 
 
-def load_or_skip(name: str) -> Dataset:
+def load_or_skip(name: str) -> Records:
     """A real data set, or a skip that says why."""
     try:
         return load_dataset(name)

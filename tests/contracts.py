@@ -16,9 +16,13 @@ from conddp.algorithms import (
 )
 from conddp.algorithms.algorithm import Algorithm
 from conddp.algorithms.descent import Descent
-from conddp.label_prior import LabelPrior
-from conddp.models import MLP, FactorizationMachine, Head, Linear, Wide
-from conddp.newton import NewtonPlan
+from conddp.heads.factorization import FactorizationMachine
+from conddp.heads.head import Head
+from conddp.heads.linear import Linear
+from conddp.heads.mlp import MLP
+from conddp.heads.wide import Wide
+from conddp.labels.prior import LabelPrior
+from conddp.newton.schedule import NewtonPlan
 
 HEADS: dict[str, Head] = {
     "linear": Linear(),

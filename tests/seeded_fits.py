@@ -14,8 +14,8 @@ from threadpoolctl import threadpool_limits
 
 from conddp import MLP, Auto, CondDP, CondNewton, FactorizationMachine, PrivateRegressor, SwitchCondDP, Wide
 from conddp.algorithms import DPSGD
-from conddp.comparison import compare_algorithms
-from conddp.data import PublicFeatures
+from conddp.data.parts import PublicFeatures
+from conddp.planning.comparison import compare_algorithms
 
 STORED = Path(__file__).with_name("seeded_fits.json")
 

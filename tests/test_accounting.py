@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from conddp.accounting import (
+from conddp.privacy.accounting import (
     GaussianEvent,
     calibrate_gaussian_mu,
     calibrate_noise_multiplier,
@@ -13,7 +13,7 @@ from conddp.accounting import (
     compute_gaussian_delta,
     compute_gaussian_epsilon,
 )
-from conddp.neighbouring import Neighbouring
+from conddp.privacy.neighbouring import Neighbouring
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 REPLACE, ZERO_OUT = Neighbouring.REPLACE, Neighbouring.ZERO_OUT

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import chi2
 
-from conddp.aggregation import calibrate_bag_size, compute_bag_delta, count_noisy
+from conddp.labels.bags import calibrate_bag_size, compute_bag_delta, count_noisy
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
@@ -64,7 +64,7 @@ def test_delta_agrees_with_monte_carlo(noisy_share: float) -> None:
 
 
 def test_one_noisy_label_alone_is_the_gaussian_mechanism() -> None:
-    from conddp.accounting import compute_gaussian_delta
+    from conddp.privacy.accounting import compute_gaussian_delta
 
     found = compute_bag_delta(1.0, bag_size=1, noisy_share=1.0, label_range=2.0)
     assert found == pytest.approx(compute_gaussian_delta(2.0, 1.0))

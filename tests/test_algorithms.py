@@ -6,25 +6,29 @@ import pytest
 
 from conddp.algorithms import DPSGD, CondDP, SwitchCondDP
 from conddp.algorithms.descent import Descent, Phase
-from conddp.conditioning import Spectrum
-from conddp.data import Dataset, Labels, PrivateFeatures, PublicFeatures
-from conddp.ledger import PrivacyBudget, PrivacyLedger
-from conddp.models import MLP, Head, Linear
-from conddp.neighbouring import Neighbouring
-from conddp.noise import RandomSource
-from conddp.schema import Bounds
-from conddp.training import Progress
+from conddp.bounds import Bounds
+from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
+from conddp.data.records import Records
+from conddp.features.spectrum import Spectrum
+from conddp.heads.head import Head
+from conddp.heads.linear import Linear
+from conddp.heads.mlp import MLP
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.ledger import PrivacyLedger
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.randomness import RandomSource
+from conddp.training.loop import Progress
 from tests.contracts import ALGORITHMS, HEADS
 
 BUDGET = PrivacyBudget(2.0, 1e-5)
 
 
-def dataset(rng: np.random.Generator, n: int = 500, *, private: bool = True) -> Dataset:
+def dataset(rng: np.random.Generator, n: int = 500, *, private: bool = True) -> Records:
     X = rng.normal(size=(n, 3)) * [1.0, 30.0, 0.1] + [0.0, 50.0, 0.0]
     Q = rng.uniform(-2, 2, size=(n, 2))
     y = X @ [1.0, 0.02, 5.0] + Q @ [0.5, -0.5] + 0.1 * rng.normal(size=n)
     part = PrivateFeatures(Q, (Bounds(-2, 2), Bounds(-3, 3)), ("q0", "q1")) if private else None
-    return Dataset(PublicFeatures(X), part, Labels(y, Bounds(-6, 8)))
+    return Records(PublicFeatures(X), part, Labels(y, Bounds(-6, 8)))
 
 
 @pytest.mark.parametrize("private", [False, True])
@@ -50,7 +54,7 @@ def test_every_algorithm_fits_every_head(
 def test_the_run_makes_exactly_the_accounted_releases(
     rng: np.random.Generator, algorithm: Descent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from conddp.noise import add_noise as original
+    from conddp.training.noise import add_noise as original
 
     released: list[tuple[float, float]] = []
 
@@ -58,7 +62,7 @@ def test_the_run_makes_exactly_the_accounted_releases(
         released.append((float(noise_multiplier[0]), float(clipped.clip_norm[0])))
         return original(clipped, noise_multiplier=noise_multiplier, generators=generators)
 
-    monkeypatch.setattr("conddp.training.add_noise", count)
+    monkeypatch.setattr("conddp.training.loop.add_noise", count)
     result = algorithm.fit(dataset(rng), BUDGET, random_source=RandomSource.of(0))
     event = result.guarantee.event
     assert event is not None
@@ -80,7 +84,7 @@ def test_noise_follows_the_relation(rng: np.random.Generator, neighbouring: Neig
 def test_choices_do_not_depend_on_private_values(rng: np.random.Generator) -> None:
     data = dataset(rng)
     assert data.private is not None
-    other = Dataset(
+    other = Records(
         data.public,
         PrivateFeatures(np.zeros_like(data.private.values), data.private.bounds, data.private.names),
         Labels(np.full(500, 7.9), data.label.bounds),
@@ -155,7 +159,7 @@ def test_state_of_adam_is_carried_or_reset_as_asked(rng: np.random.Generator) ->
 def test_the_switch_works_where_directions_were_left_out(rng: np.random.Generator) -> None:
     data = dataset(rng, private=False)
     X = np.column_stack([data.public.values, data.public.values[:, 0]])
-    deficient = Dataset(PublicFeatures(X), None, data.label)
+    deficient = Records(PublicFeatures(X), None, data.label)
     result = SwitchCondDP(num_steps=10).fit(deficient, BUDGET, random_source=RandomSource.of(0))
     assert np.isfinite(result.model.predict(deficient.public)).all()
 

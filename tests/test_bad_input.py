@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from conddp import cli
-from conddp.ledger import PrivacyBudget, PrivacyLedger
+from conddp.cli import main as cli
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.ledger import PrivacyLedger
 
 BAD_INPUT: list[tuple[str, list[str], int, str]] = [
     ("missing file", ["fit", "{dir}/none.csv", "--schema", "{schema}", "--out", "{dir}/m"], 1, "does not exist"),

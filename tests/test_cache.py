@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-import conddp.accounting as accounting
+import conddp.privacy.accounting as accounting
 from conddp.cache import ContentCache, cache_folder
 
 

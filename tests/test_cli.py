@@ -13,15 +13,16 @@ import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
-from conddp import cli
-from conddp.data import PublicFeatures
-from conddp.datasets import DATASETS
+from conddp.cli import main as cli
+from conddp.data.parts import PublicFeatures
+from conddp.data.schema import Schema
 from conddp.errors import SchemaError
 from conddp.files import save_record
-from conddp.ledger import PrivacyBudget, PrivacyLedger
-from conddp.planning import make_plan
-from conddp.saving import load_model
-from conddp.schema import Schema
+from conddp.models.saving import load_model
+from conddp.planning.plan import make_plan
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.ledger import PrivacyLedger
+from conddp.research.datasets import DATASETS
 from tests.conftest import load_or_skip
 from tests.test_experiments import make_tiny
 
@@ -29,7 +30,7 @@ runner = CliRunner()
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    program = "import sys; from conddp.cli import main; sys.argv[0] = 'conddp'; main()"
+    program = "import sys; from conddp.cli.main import main; sys.argv[0] = 'conddp'; main()"
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", program, *arguments], capture_output=True, text=True, check=False
     )
@@ -37,7 +38,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_help_names_every_command_and_imports_nothing_heavy() -> None:
     program = (
-        "import sys; from conddp.cli import main; sys.argv = ['conddp', '--help']\n"
+        "import sys; from conddp.cli.main import main; sys.argv = ['conddp', '--help']\n"
         "try: main()\n"
         "except SystemExit as done: assert done.code == 0\n"
         "heavy = {'numpy', 'scipy', 'sklearn', 'pyarrow', 'matplotlib', 'pandas'} & set(sys.modules)\n"
@@ -64,7 +65,7 @@ def test_a_sample_is_called_one() -> None:
 
 
 def test_an_absent_set_is_shown_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("conddp.datasets._folders", lambda: iter([tmp_path]))
+    monkeypatch.setattr("conddp.research.datasets._folders", lambda: iter([tmp_path]))
     result = runner.invoke(cli.app, ["data", "show", "wave", "--json"])
     facts = json.loads(result.stdout)
     assert facts["licence"] == "CC BY 4.0"
@@ -109,7 +110,7 @@ def test_our_errors_and_those_of_the_disk_exit_with_one(
 
 
 def test_an_experiment_writes_its_tables_figures_and_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conddp.experiments.reproduce.EXPERIMENTS", {"linear-real": make_tiny()})
+    monkeypatch.setattr("conddp.research.experiments.reproduce.EXPERIMENTS", {"linear-real": make_tiny()})
     monkeypatch.setenv("CONDDP_CACHE", str(tmp_path / "cache"))
     out = tmp_path / "out"
     arguments = ["reproduce", "linear-real", "--out", str(out), "--workers", "1"]
@@ -128,7 +129,7 @@ def test_an_interrupted_experiment_says_that_results_are_kept(monkeypatch: pytes
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("conddp.experiments.reproduce.measure_cells", stop)
+    monkeypatch.setattr("conddp.research.experiments.reproduce.measure_cells", stop)
     result = runner.invoke(cli.app, ["reproduce", "synthetic", "--out", str(tmp_path / "out")])
     assert result.exit_code == 130
     assert "What was measured is kept" in result.stderr
@@ -141,14 +142,14 @@ def test_missing_matplotlib_is_noticed_before_anything_is_measured(
         raise AssertionError("measured first")
 
     monkeypatch.setattr("conddp.errors.find_spec", lambda name: None)
-    monkeypatch.setattr("conddp.experiments.reproduce.measure_cells", refuse)
+    monkeypatch.setattr("conddp.research.experiments.reproduce.measure_cells", refuse)
     result = runner.invoke(cli.app, ["reproduce", "synthetic", "--out", str(tmp_path / "out")])
     assert "conddp[reproduce]" in str(result.exception)
     assert not (tmp_path / "out").exists()
 
 
 def test_without_data_the_command_says_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conddp.datasets._folders", lambda: iter([tmp_path]))
+    monkeypatch.setattr("conddp.research.datasets._folders", lambda: iter([tmp_path]))
     result = runner.invoke(cli.app, ["reproduce", "mlp-real", "--out", str(tmp_path / "out")])
     assert "conddp data fetch NAME" in str(result.exception)
     assert not (tmp_path / "out").exists()
@@ -395,7 +396,7 @@ def _store_plan(folder: Path) -> Path:
 
 
 def test_a_terminal_that_lacks_characters_is_no_error(table: Path, schema: Path) -> None:
-    program = "import sys; from conddp.cli import main; sys.argv[0] = 'conddp'; main()"
+    program = "import sys; from conddp.cli.main import main; sys.argv[0] = 'conddp'; main()"
     arguments = ["plan", str(table), "--schema", str(schema), "--workers", "1"]
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
@@ -415,8 +416,8 @@ def test_a_demo_without_its_extra_says_so(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_the_demo_ends_with_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load_or_skip("boston_housing")
-    monkeypatch.setattr("conddp.demo.EPSILONS", (1.0, 4.0))
-    monkeypatch.setattr("conddp.demo.make_plan", partial(make_plan, algorithms=["auto"]))
+    monkeypatch.setattr("conddp.research.demo.EPSILONS", (1.0, 4.0))
+    monkeypatch.setattr("conddp.research.demo.make_plan", partial(make_plan, algorithms=["auto"]))
     result = runner.invoke(cli.app, ["demo", "--out", str(tmp_path), "--seeds", "1", "--data", "boston_housing"])
     assert result.exit_code == 0, result.output
     assert (tmp_path / "report.html").read_text().count('<svg class="chart"') >= 4

@@ -7,14 +7,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from conddp.comparison import CANDIDATES, Comparison, compare_algorithms
-from conddp.data import PublicFeatures
-from conddp.design import Design
+from conddp.bounds import Bounds
+from conddp.data.parts import PublicFeatures
+from conddp.data.schema import Schema
 from conddp.errors import PrivacyError
-from conddp.neighbouring import Neighbouring
-from conddp.planning import Plan, make_plan
-from conddp.schema import Bounds, Schema
-from conddp.simulation import FAMILIES, simulate
+from conddp.labels.simulation import FAMILIES, simulate
+from conddp.planning.comparison import CANDIDATES, Comparison, compare_algorithms
+from conddp.planning.plan import Plan, make_plan
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.theory.design import Design
 
 SCHEMA = Schema.of(label="y", label_bounds=(0, 10), public=["a", "b", "c"])
 
@@ -66,7 +67,7 @@ def test_what_cannot_be_used_is_named_with_the_reason(public: PublicFeatures) ->
 
 
 def test_many_records_are_represented_by_a_sample(public: PublicFeatures, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conddp.comparison.MOST_RECORDS", 200)
+    monkeypatch.setattr("conddp.planning.comparison.MOST_RECORDS", 200)
     sampled = compare_algorithms(public, algorithms=["auto"], epsilons=[1.0])
     assert (sampled.num_records, sampled.num_simulated) == (600, 200)
     monkeypatch.undo()

@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import conddp.newton
+import conddp.newton.run
 from conddp import (
     MLP,
     Auto,
     CondNewton,
-    Dataset,
     FactorizationMachine,
     Labels,
     Neighbouring,
@@ -20,32 +19,34 @@ from conddp import (
     PrivateFeatures,
     PrivateMean,
     PublicFeatures,
+    Records,
     Wide,
 )
-from conddp.accounting import compute_epsilon
 from conddp.algorithms import CondDP, NonPrivate, RROnBins
-from conddp.directions import Directions
-from conddp.distillation import Student
+from conddp.bounds import Bounds
+from conddp.data.scaling import largest_private, scale_bounds, scale_label, scale_private
 from conddp.errors import PrivacyError
-from conddp.expansion import Expansion
-from conddp.models import Head, Linear
-from conddp.noise import RandomSource
-from conddp.preprocessing import largest_private, scale_bounds, scale_label, scale_private
-from conddp.private_directions import add_private_directions, release_moments
-from conddp.schema import Bounds
-from conddp.simulation import FAMILIES, Family, simulate
-from conddp.training import Progress
+from conddp.features.random_features import Expansion
+from conddp.features.whitening import Directions
+from conddp.heads.head import Head
+from conddp.heads.linear import Linear
+from conddp.labels.simulation import FAMILIES, Family, simulate
+from conddp.newton.private_columns import add_private_directions, release_moments
+from conddp.privacy.accounting import compute_epsilon
+from conddp.privacy.randomness import RandomSource
+from conddp.training.distillation import Student
+from conddp.training.loop import Progress
 from tests.test_algorithms import dataset
 
 BUDGET = PrivacyBudget(2.0, 1e-5)
 
 
-def bent(rng: np.random.Generator, n: int = 3000) -> Dataset:
+def bent(rng: np.random.Generator, n: int = 3000) -> Records:
     """A label that no linear model explains."""
     X = rng.normal(size=(n, 3)) * [1.0, 20.0, 0.01] + [0.0, 300.0, 5.0]
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     y = 4 + np.abs(Z[:, 0]) + np.sin(2 * Z[:, 1]) + 0.1 * rng.normal(size=n)
-    return Dataset(PublicFeatures(X), None, Labels(y, Bounds(0, 9)))
+    return Records(PublicFeatures(X), None, Labels(y, Bounds(0, 9)))
 
 
 @pytest.mark.parametrize("head", [Wide(), MLP(), MLP(hidden=(12,), activation="tanh"), FactorizationMachine()])
@@ -78,7 +79,7 @@ def test_the_guarantee_is_what_was_asked_for(
 def test_a_model_through_the_origin_is_found_far_from_it(rng: np.random.Generator) -> None:
     X = rng.uniform(1, 2, size=(4000, 2))
     y = X @ [300.0, 500.0] + rng.normal(scale=5.0, size=4000)
-    data = Dataset(PublicFeatures(X), None, Labels(y, Bounds(700, 1700)))
+    data = Records(PublicFeatures(X), None, Labels(y, Bounds(700, 1700)))
     result = CondNewton().fit(data, PrivacyBudget(4.0, 1e-5), fit_intercept=False, random_source=RandomSource.of(0))
     coefficients, _, intercept = result.model.compute_linear_coefficients()
     assert intercept == 0.0
@@ -155,7 +156,7 @@ def test_distillation_repeats_what_it_is_given(rng: np.random.Generator) -> None
 def test_steps_along_the_jacobian_help_where_hidden_units_must_adapt(rng: np.random.Generator) -> None:
     X = rng.normal(size=(6000, 10))
     y = 3 + 2 * np.abs(X[:, :2].sum(axis=1)) * (X[:, 2] > 0) + 0.1 * rng.normal(size=6000)
-    data = Dataset(PublicFeatures(X), None, Labels(y, Bounds(0, 12)))
+    data = Records(PublicFeatures(X), None, Labels(y, Bounds(0, 12)))
     errors = []
     for tangents in (0, 300):
         algorithm = CondNewton(tangents=tangents)
@@ -171,14 +172,16 @@ def test_a_jacobian_that_is_too_large_is_not_asked_for(
     for head, largest, tangents in ((MLP(), 1e9, 100), (MLP(), 400 * 200, 0), (Wide(), 1e9, 0), (Linear(), 1e9, 0)):
         monkeypatch.setattr("conddp.algorithms.cond_newton.LARGEST_JACOBIAN", largest)
         assert CondNewton().fit(data, BUDGET, head=head).settings["tangents"] == tangents
-    monkeypatch.setattr("conddp.distillation.MOST_COLUMNS", 100)  # of fewer than the MLP has, combinations are taken
+    monkeypatch.setattr(
+        "conddp.training.distillation.MOST_COLUMNS", 100
+    )  # of fewer than the MLP has, combinations are taken
     monkeypatch.setattr("conddp.algorithms.cond_newton.LARGEST_JACOBIAN", 1e9)
     model = CondNewton().fit(data, PrivacyBudget(20.0, 1e-5), head=MLP()).model
     assert np.mean((model.predict(data.public) - data.label.values) ** 2) < 0.5 * np.var(data.label.values)
 
 
 def test_a_network_that_says_nothing_adds_nothing(rng: np.random.Generator) -> None:
-    data = Dataset(PublicFeatures(np.ones((750, 1))), None, Labels(rng.uniform(0, 9, size=750), Bounds(0, 9)))
+    data = Records(PublicFeatures(np.ones((750, 1))), None, Labels(rng.uniform(0, 9, size=750), Bounds(0, 9)))
     predictions = (
         CondNewton().fit(data, BUDGET, head=MLP(), random_source=RandomSource.of(0)).model.predict(data.public)
     )
@@ -189,7 +192,7 @@ class MadeUp:
     """Takes the place of ``release``: remembers what it was asked, and answers with numbers of its own."""
 
     def __init__(self) -> None:
-        self.release, self.rng, self.asked = conddp.newton.release, np.random.default_rng(1), list[list[Any]]()
+        self.release, self.rng, self.asked = conddp.newton.release.release, np.random.default_rng(1), list[list[Any]]()
 
     def __call__(self, rows: Any, label: Any, label_range: Any, predictions: Any, **settings: Any) -> Any:
         answer = self.release(rows, label, label_range, predictions, **settings)
@@ -208,8 +211,8 @@ def test_given_what_was_released_labels_change_nothing(
     for y in (rng.uniform(0, 9, size=300), rng.uniform(0, 9, size=300) ** 2 / 9):
         made_up = MadeUp()
         with monkeypatch.context() as patch:
-            patch.setattr("conddp.newton.release", made_up)
-            data = Dataset(public, None, Labels(y, Bounds(0, 9)))
+            patch.setattr("conddp.newton.run.release", made_up)
+            data = Records(public, None, Labels(y, Bounds(0, 9)))
             parameters.append(
                 CondNewton().fit(data, BUDGET, head=head, random_source=RandomSource.of(0)).model.parameters
             )
@@ -275,7 +278,7 @@ def test_auto_takes_what_the_task_allows(rng: np.random.Generator) -> None:
 def test_simulations_try_what_the_task_allows(
     rng: np.random.Generator, head: Head, fit_intercept: bool, neighbouring: Neighbouring, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("conddp.released.NUM_STEPS", 20)
+    monkeypatch.setattr("conddp.training.released.NUM_STEPS", 20)
     result = Auto(num_simulations=1).fit(
         dataset(rng, n=120, private=False),
         PrivacyBudget(5.0, 1e-5),
@@ -358,7 +361,7 @@ def test_coefficients_are_as_uncertain_as_they_are_said_to_be(epsilon: float, fi
         y = signal + signal.std() * rng.normal(size=1500)
         reach = 4 * np.abs(y - y.mean() * fit_intercept).max() / 3
         middle = y.mean() if fit_intercept else 0.0
-        dataset = Dataset(PublicFeatures(X), None, Labels(y, Bounds(middle - reach, middle + reach)))
+        dataset = Records(PublicFeatures(X), None, Labels(y, Bounds(middle - reach, middle + reach)))
         result = CondNewton().fit(
             dataset, PrivacyBudget(epsilon, 1e-6), fit_intercept=fit_intercept, random_source=RandomSource.of(seed)
         )

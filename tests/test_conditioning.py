@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from conddp.algorithms import NonPrivate
-from conddp.conditioning import ConditioningMatrix, Spectrum
-from conddp.data import Dataset, Labels, PublicFeatures
+from conddp.bounds import Bounds
+from conddp.data.parts import Labels, PublicFeatures
+from conddp.data.records import Records
 from conddp.errors import PrivateDataLeak, SchemaError
-from conddp.fitted import move_parameters
-from conddp.ledger import PrivacyBudget
-from conddp.schema import Bounds
+from conddp.features.conditioning import ConditioningMatrix
+from conddp.features.spectrum import Spectrum
+from conddp.heads.folding import move_parameters
+from conddp.privacy.budget import PrivacyBudget
 from tests.contracts import HEADS
 
 
@@ -145,8 +147,8 @@ def test_folding_changes_no_prediction(rng: np.random.Generator, head: Any, rank
 def test_what_must_be_free_cannot_see_a_label(rng: np.random.Generator) -> None:
     public = PublicFeatures(rng.normal(size=(5, 2)))
     label = Labels(rng.random(5), Bounds(0, 1))
-    dataset = Dataset(public, None, label)
-    with pytest.raises(PrivateDataLeak, match="got Dataset. Pass dataset.public"):
+    dataset = Records(public, None, label)
+    with pytest.raises(PrivateDataLeak, match="got Records. Pass its attribute .public."):
         Spectrum.of(dataset)  # type: ignore[arg-type]
     for wrong in (label, rng.normal(size=(5, 2)), [label]):
         with pytest.raises(PrivateDataLeak):
@@ -190,5 +192,5 @@ def test_columns_far_from_zero_keep_their_digits(rng: np.random.Generator, offse
     np.testing.assert_allclose(C.inverse @ C.matrix, np.eye(3), atol=1e-5)
     y = (X[:, 0] - offset) / (3600 * unit) + X[:, 1]
     label = Labels(y, Bounds(-5, 5))
-    model = NonPrivate().fit(Dataset(public, None, label), PrivacyBudget(1.0, 1e-6)).model
+    model = NonPrivate().fit(Records(public, None, label), PrivacyBudget(1.0, 1e-6)).model
     np.testing.assert_allclose(model.predict(public), y, atol=1e-5)

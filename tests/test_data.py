@@ -8,9 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from conddp.data import Dataset, Labels, PrivateFeatures, PublicFeatures, load_public, read_column_types
+from conddp.bounds import Bounds
+from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
+from conddp.data.readers import load_public, load_records, read_column_types
+from conddp.data.records import Records
+from conddp.data.schema import Schema
 from conddp.errors import PrivateDataLeak, SchemaError
-from conddp.schema import Bounds, Schema
 
 SCHEMA = Schema.of(label="spend", label_bounds=(0, 100), public=["rooms", "new"], private={"age": (0, 120)})
 TABLE = {
@@ -24,7 +27,7 @@ TABLE = {
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "arrow"])
 def test_tables_are_split_by_role(make: Any) -> None:
-    dataset = Dataset.from_frame(make(TABLE), SCHEMA)
+    dataset = Records.from_frame(make(TABLE), SCHEMA)
     assert dataset.public.names == ("rooms", "new")
     assert dataset.public.values.tolist() == [[1.5, 1.0], [2.0, 0.0], [4.0, 1.0]]
     assert dataset.private is not None
@@ -40,15 +43,15 @@ def test_files_are_read(tmp_path: Path, name: str) -> None:
         pq.write_table(pa.table(TABLE), path)
     else:
         pd.DataFrame(TABLE).to_csv(path, index=False)
-    dataset = Dataset.load(path, SCHEMA)
+    dataset = load_records(path, SCHEMA)
     assert dataset.label.values.tolist() == [10, 20, 99]
     with pytest.raises(SchemaError, match="column 'nowhere' is declared but not among"):
-        Dataset.load(path, Schema.of(label="nowhere", label_bounds=(0, 1)))
+        load_records(path, Schema.of(label="nowhere", label_bounds=(0, 1)))
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match=r"nothing.csv' does not exist"):
-        Dataset.load(tmp_path / "nothing.csv", SCHEMA)
+        load_records(tmp_path / "nothing.csv", SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -63,35 +66,35 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_bad_tables_are_refused_without_quoting_a_cell(change: dict[str, Any], message: str) -> None:
     table = {name: values for name, values in {**TABLE, **change}.items() if values is not None}
     with pytest.raises(SchemaError, match=message) as caught:
-        Dataset.from_frame(pd.DataFrame(table), SCHEMA)
+        Records.from_frame(pd.DataFrame(table), SCHEMA)
     assert "thirty" not in str(caught.value)
 
 
 def test_tables_without_rows_are_refused() -> None:
     with pytest.raises(SchemaError, match="no rows"):
-        Dataset.from_frame(pd.DataFrame(TABLE).iloc[:0], SCHEMA)
+        Records.from_frame(pd.DataFrame(TABLE).iloc[:0], SCHEMA)
 
 
 def test_what_is_not_a_table_is_refused() -> None:
     with pytest.raises(SchemaError, match="expected a pandas, polars or Arrow table, got list"):
-        Dataset.from_frame([1, 2], SCHEMA)
+        Records.from_frame([1, 2], SCHEMA)
 
 
 def test_labels_cannot_pass_as_public_features() -> None:
     label = Labels(np.zeros(2), Bounds(0, 1))
     with pytest.raises(PrivateDataLeak, match="expects PublicFeatures, got Labels"):
-        Dataset(label, None, label)  # type: ignore[arg-type]
+        Records(label, None, label)  # type: ignore[arg-type]
 
 
 def test_parts_of_different_length_are_refused() -> None:
     with pytest.raises(SchemaError, match="same number of records"):
-        Dataset(PublicFeatures(np.zeros((3, 1))), None, Labels(np.zeros(2), Bounds(0, 1)))
+        Records(PublicFeatures(np.zeros((3, 1))), None, Labels(np.zeros(2), Bounds(0, 1)))
 
 
 def test_text_of_private_parts_shows_no_value() -> None:
     private = PrivateFeatures(np.full((2, 1), 73512.0), (Bounds(0, 1e6),), ("income",))
     label = Labels(np.full(2, 73512.0), Bounds(0, 1e6), "spend")
-    text = repr(private) + repr(label) + repr(Dataset(PublicFeatures(np.ones((2, 1))), private, label))
+    text = repr(private) + repr(label) + repr(Records(PublicFeatures(np.ones((2, 1))), private, label))
     assert "73512" not in text
     assert "income" in text
 
@@ -105,7 +108,7 @@ def test_splits_equal_those_of_scikit_learn(rng: np.random.Generator) -> None:
     from sklearn.model_selection import train_test_split
 
     X, y = rng.normal(size=(50, 2)), rng.random(50)
-    train, test = Dataset(PublicFeatures(X), None, Labels(y, Bounds(0, 1))).split(random_state=7)
+    train, test = Records(PublicFeatures(X), None, Labels(y, Bounds(0, 1))).split(random_state=7)
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.2, random_state=7)
     assert np.array_equal(train.public.values, X_train)
     assert np.array_equal(test.label.values, y_test)

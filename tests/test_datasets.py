@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conddp.datasets import DatasetNotFound, load_dataset, make_synthetic, prepare_dataset
+from conddp.research.datasets import DatasetNotFound, load_dataset, make_synthetic, prepare_dataset
 from tests.conftest import load_or_skip
 
 SHAPES = {
@@ -26,7 +26,7 @@ def test_real_sets_have_their_published_shape_and_mean(name: str) -> None:
 
 
 def test_an_absent_set_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("conddp.datasets._folders", lambda: iter([tmp_path]))
+    monkeypatch.setattr("conddp.research.datasets._folders", lambda: iter([tmp_path]))
     with pytest.raises(DatasetNotFound, match=r"conddp data fetch wine.*CONDDP_DATA"):
         load_dataset("wine")
     with pytest.raises(DatasetNotFound, match="no reader for it yet"):

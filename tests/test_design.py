@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from conddp.algorithms import OneShot
-from conddp.data import Dataset, Labels, PublicFeatures
-from conddp.design import Design
-from conddp.ledger import PrivacyBudget
-from conddp.neighbouring import Neighbouring
-from conddp.noise import RandomSource
-from conddp.schema import Bounds
+from conddp.bounds import Bounds
+from conddp.data.parts import Labels, PublicFeatures
+from conddp.data.records import Records
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.randomness import RandomSource
+from conddp.theory.design import Design
 
 
 def with_constant(X: np.ndarray) -> np.ndarray:
@@ -41,7 +42,7 @@ def test_leverage_and_costs_are_what_their_formulas_say(rng: np.random.Generator
 def test_noise_of_one_release_is_what_theory_expects(rng: np.random.Generator, neighbouring: Neighbouring) -> None:
     X = rng.standard_t(4, size=(300, 3))
     bounds = Bounds(-2.0, 6.0)
-    dataset = Dataset(PublicFeatures(X), None, Labels(rng.uniform(-2, 6, size=300), bounds))
+    dataset = Records(PublicFeatures(X), None, Labels(rng.uniform(-2, 6, size=300), bounds))
     budget = PrivacyBudget(2.0, 1e-5)
     predictions = []
     for seed in range(600):

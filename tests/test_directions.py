@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from conddp.data import PublicFeatures
-from conddp.directions import ROWS_AT_ONCE, Directions
+from conddp.data.parts import PublicFeatures
 from conddp.errors import SchemaError
+from conddp.features.whitening import ROWS_AT_ONCE, Directions
 
 
 @pytest.mark.parametrize("constant", [True, False])
@@ -51,7 +51,7 @@ def test_constant_columns_leave_the_constant_alone() -> None:
 def test_further_directions_are_orthogonal_to_those_there_are(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, constant: bool
 ) -> None:
-    monkeypatch.setattr("conddp.directions.ROWS_AT_ONCE", 400)  # in several parts
+    monkeypatch.setattr("conddp.features.whitening.ROWS_AT_ONCE", 400)  # in several parts
     X = rng.normal(size=(1000, 3))
     directions = Directions.of(PublicFeatures(X), constant=constant)
     new = rng.normal(size=(1000, 4)) * [3.0, 1.0, 0.1, 1e-5] + 0.5 * X[:, :1] + constant

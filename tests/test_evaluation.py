@@ -3,7 +3,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from conddp.algorithms import NonPrivate, PrivateMean
-from conddp.evaluation import Evaluation
+from conddp.research.evaluation import Evaluation
 from tests.test_algorithms import dataset
 
 

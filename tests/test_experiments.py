@@ -14,27 +14,30 @@ import numpy as np
 import pytest
 
 from conddp.algorithms import DPSGD, Auto, CondDP, NonPrivate, RROnBins, SwitchCondDP, WeightedLLP
+from conddp.bounds import Bounds
 from conddp.cache import ContentCache
-from conddp.conditioning import Spectrum
-from conddp.data import Dataset, Labels, PublicFeatures
-from conddp.datasets import DATASETS
-from conddp.experiments import tuning
-from conddp.experiments.catalogue import EXPERIMENTS, make_quick
-from conddp.experiments.claims import state_claims
-from conddp.experiments.experiment import Cell, Experiment, Method, Result, measure_cells
-from conddp.experiments.page import Section, render_html, render_page_markdown
-from conddp.experiments.paper import get_printed
-from conddp.experiments.problem import Problem
-from conddp.experiments.rows import Measure, Row, make_rows, read_rows, write_rows
-from conddp.experiments.search import Search, Trial
-from conddp.experiments.spectra import summarize_design
-from conddp.experiments.tables import make_lines, render_markdown
-from conddp.experiments.tuning import Schedule, tune
-from conddp.ledger import PrivacyBudget
-from conddp.models import MLP, Head, Linear
-from conddp.neighbouring import Neighbouring
-from conddp.schema import Bounds
-from conddp.training import train
+from conddp.data.parts import Labels, PublicFeatures
+from conddp.data.records import Records
+from conddp.features.spectrum import Spectrum
+from conddp.heads.head import Head
+from conddp.heads.linear import Linear
+from conddp.heads.mlp import MLP
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.research.datasets import DATASETS
+from conddp.research.experiments import tuning
+from conddp.research.experiments.catalogue import EXPERIMENTS, make_quick
+from conddp.research.experiments.claims import state_claims
+from conddp.research.experiments.experiment import Cell, Experiment, Method, Result, measure_cells
+from conddp.research.experiments.page import Section, render_html, render_page_markdown
+from conddp.research.experiments.paper import get_printed
+from conddp.research.experiments.problem import Problem
+from conddp.research.experiments.rows import Measure, Row, make_rows, read_rows, write_rows
+from conddp.research.experiments.search import Search, Trial
+from conddp.research.experiments.spectra import summarize_design
+from conddp.research.experiments.tables import make_lines, render_markdown
+from conddp.research.experiments.tuning import Schedule, tune
+from conddp.training.loop import train
 from tests.conftest import load_or_skip
 
 GOOD = Trial(0.05, 1.0, 0.01)
@@ -47,7 +50,7 @@ def problem(rng: np.random.Generator) -> Problem:
     y = np.clip(X @ [0.1, 0.1, 0.01, 1.0, 0.0] + 0.05 * rng.normal(size=400), -2, 2)
     bounds = Bounds(-2, 2)
     train, test = (
-        Dataset(PublicFeatures(X[part]), None, Labels(y[part], bounds)) for part in (slice(300), slice(300, 400))
+        Records(PublicFeatures(X[part]), None, Labels(y[part], bounds)) for part in (slice(300), slice(300, 400))
     )
     return Problem("made up", "paper", train, test)
 
@@ -146,7 +149,7 @@ def test_noise_is_calibrated_to_the_relation(problem: Problem, monkeypatch: pyte
         return real(plan, *args, **options)
 
     real = train
-    monkeypatch.setattr("conddp.experiments.tuning.train", watch)
+    monkeypatch.setattr("conddp.research.experiments.tuning.train", watch)
     search = Search((GOOD,), ((1.0, 1),), finalists=1)
     for relation in (Neighbouring.ZERO_OUT, Neighbouring.REPLACE):
         tune(
@@ -301,8 +304,8 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
 import time
 from pathlib import Path
 from conddp.cache import ContentCache
-from conddp.experiments.experiment import Cell
-from conddp.experiments.experiment import measure_cells
+from conddp.research.experiments.experiment import Cell
+from conddp.research.experiments.experiment import measure_cells
 from tests.test_experiments import SlowCell, make_tiny
 if __name__ == "__main__":
     cells = [SlowCell(**vars(cell)) for cell in make_tiny().cells()][:2]

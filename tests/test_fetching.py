@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conddp.datasets import DATASETS, DatasetDamaged, data_folders, load_dataset, locate_dataset
-from conddp.fetching import FetchFailed, fetch_dataset
+from conddp.research.datasets import DATASETS, DatasetDamaged, data_folders, load_dataset, locate_dataset
+from conddp.research.fetching import FetchFailed, fetch_dataset
 
 WINE = b'"acidity";"alcohol";"quality"\n7;8.8;6\n6.3;9.5;5\n8.1;10.1;7\n'
 BOSTON = b'"CRIM","B","MEDV"\n0.1,390,24\n0.2,380,21.6\n'
@@ -46,7 +46,7 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No data set is at hand, and the cache is empty."""
-    monkeypatch.setattr("conddp.datasets._folders", lambda: iter([tmp_path / "elsewhere", tmp_path / "cache"]))
+    monkeypatch.setattr("conddp.research.datasets._folders", lambda: iter([tmp_path / "elsewhere", tmp_path / "cache"]))
 
 
 def digest(content: bytes) -> tuple[str, ...]:

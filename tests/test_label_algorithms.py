@@ -7,19 +7,25 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from conddp.accounting import calibrate_gaussian_mu, compute_gaussian_delta
-from conddp.aggregation import count_noisy
 from conddp.algorithms import NonPrivate, OneShot, PrivateMean, RandomizedLabels, RROnBins, WeightedLLP
 from conddp.algorithms.algorithm import Algorithm
-from conddp.conditioning import ConditioningMatrix, Spectrum, compute_noise_shape
-from conddp.data import Dataset, Labels, PublicFeatures
+from conddp.bounds import Bounds
+from conddp.data.parts import Labels, PublicFeatures
+from conddp.data.records import Records
 from conddp.errors import BudgetExceeded, NotCalibrated, PrivacyError
-from conddp.label_prior import LabelPrior
-from conddp.ledger import PrivacyBudget, PrivacyLedger
-from conddp.models import MLP, FactorizationMachine, Linear
-from conddp.neighbouring import Neighbouring
-from conddp.noise import RandomSource
-from conddp.schema import Bounds
+from conddp.features.conditioning import ConditioningMatrix
+from conddp.features.noise_shape import compute_noise_shape
+from conddp.features.spectrum import Spectrum
+from conddp.heads.factorization import FactorizationMachine
+from conddp.heads.linear import Linear
+from conddp.heads.mlp import MLP
+from conddp.labels.bags import count_noisy
+from conddp.labels.prior import LabelPrior
+from conddp.privacy.accounting import calibrate_gaussian_mu, compute_gaussian_delta
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.ledger import PrivacyLedger
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.randomness import RandomSource
 from tests.contracts import LABEL_ALGORITHMS, REFERENCES
 from tests.test_algorithms import dataset
 
@@ -60,7 +66,7 @@ def test_relations_without_a_meaning_are_refused(rng: np.random.Generator, name:
 
 @pytest.mark.parametrize("head", [MLP(hidden=(4,)), FactorizationMachine(rank=2)])
 def test_randomised_labels_train_any_head(rng: np.random.Generator, head: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conddp.released.NUM_STEPS", 300)
+    monkeypatch.setattr("conddp.training.released.NUM_STEPS", 300)
     data = dataset(rng, n=1000, private=False)
     result = RROnBins().fit(data, PrivacyBudget(20.0, 0.0), head=head, random_source=RandomSource.of(0))
     error = np.mean((result.model.predict(data.public) - data.label.values) ** 2)
@@ -97,7 +103,7 @@ def test_the_non_private_optimum_is_least_squares_and_says_that_it_is_not_privat
         NonPrivate().fit(data, BUDGET, ledger=PrivacyLedger(PrivacyBudget(1e9, 0.5)))
 
 
-def released_statistics(algorithm: Algorithm, data: Dataset, neighbouring: Neighbouring) -> Any:
+def released_statistics(algorithm: Algorithm, data: Records, neighbouring: Neighbouring) -> Any:
     """Parameters of a fit whose noise is always zero: what the noise is added to."""
 
     class NoNoise:
@@ -135,7 +141,7 @@ def test_one_release_moves_by_at_most_its_noise_allows(
         for value in (bounds.high, far):
             changed = y.copy()
             changed[record] = value
-            result = released_statistics(algorithm, Dataset(public, None, Labels(changed, bounds)), neighbouring)
+            result = released_statistics(algorithm, Records(public, None, Labels(changed, bounds)), neighbouring)
             thetas.append(result.model.parameters)
         deviation = result.settings["noise_deviation"]
         moved = thetas[0] - thetas[1]  # on the features themselves
@@ -220,7 +226,7 @@ def test_recalibration_undoes_shrinkage_where_there_is_signal_and_shrinks_where_
     X = rng.normal(size=(20_000, 3))
     signal, noise = X @ [0.1, 0.05, 0.0], rng.uniform(-0.5, 0.5, size=20_000)
     for label, better in ((signal, True), (noise, False)):
-        data = Dataset(PublicFeatures(X), None, Labels(label, Bounds(-0.5, 0.5)))
+        data = Records(PublicFeatures(X), None, Labels(label, Bounds(-0.5, 0.5)))
         target = signal if better else np.zeros(20_000)
         errors = []
         for recalibrate in (True, False):
@@ -269,7 +275,7 @@ def test_references_work_without_private_columns_too(rng: np.random.Generator, n
 def test_the_smallest_share_of_noisy_labels_is_private_all_the_same() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 2))
-    data = Dataset(PublicFeatures(X), None, Labels(X @ [1.0, -1.0] + 5, Bounds(0, 10)))
+    data = Records(PublicFeatures(X), None, Labels(X @ [1.0, -1.0] + 5, Bounds(0, 10)))
     with pytest.raises(NotCalibrated):
         WeightedLLP(noisy_share=1e-10, used_share=1.0).fit(data, PrivacyBudget(0.1, 1e-6))
 
@@ -300,7 +306,7 @@ def test_labels_far_from_zero_round_no_worse_without_an_intercept(offset: float)
     thetas = []
     for value in (bounds.low, bounds.high):
         y[longest] = value
-        data = Dataset(PublicFeatures(X), None, Labels(y.copy(), bounds))
+        data = Records(PublicFeatures(X), None, Labels(y.copy(), bounds))
         result = OneShot(shrink=False, noise="spherical").fit(
             data, BUDGET, fit_intercept=False, random_source=RandomSource.of(np.random.default_rng(0))
         )

@@ -6,9 +6,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
-from conddp.data import Labels
-from conddp.label_prior import LabelPrior, estimate_label_prior, make_grid
-from conddp.schema import Bounds
+from conddp.bounds import Bounds
+from conddp.data.parts import Labels
+from conddp.labels.prior import LabelPrior, estimate_label_prior, make_grid
 
 
 def test_grids_come_from_the_bounds_alone() -> None:
@@ -31,7 +31,7 @@ def noisy_counts(monkeypatch: pytest.MonkeyPatch, labels: Labels, grid: NDArray[
         seen.append(counts)
         return np.ones(len(counts))
 
-    monkeypatch.setattr("conddp.label_prior._project", keep)
+    monkeypatch.setattr("conddp.labels.prior._project", keep)
     estimate_label_prior(labels, grid, epsilon=epsilon, rng=np.random.default_rng(0))
     return seen[0]
 

@@ -13,8 +13,9 @@ from sklearn.base import clone
 
 from conddp import PrivateRegressor
 from conddp.errors import BudgetExceeded, LedgerError, PrivacyError
-from conddp.ledger import LedgerEntry, PrivacyBudget, PrivacyLedger
-from conddp.neighbouring import Neighbouring
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.ledger import LedgerEntry, PrivacyLedger
+from conddp.privacy.neighbouring import Neighbouring
 
 
 def entry(epsilon: float, delta: float = 1e-7) -> LedgerEntry:

@@ -8,9 +8,13 @@ import torch
 from numpy.typing import NDArray
 from torch.func import grad, vmap
 
-from conddp.clipping import Workspace, compute_clipped_sum
-from conddp.jacobian import compute_jacobian
-from conddp.models import MLP, FactorizationMachine, Head, Inputs, Linear, Wide
+from conddp.heads.factorization import FactorizationMachine
+from conddp.heads.head import Head, Inputs
+from conddp.heads.jacobian import compute_jacobian
+from conddp.heads.linear import Linear
+from conddp.heads.mlp import MLP
+from conddp.heads.wide import Wide
+from conddp.training.clipping import Workspace, compute_clipped_sum
 from tests.contracts import HEADS
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}  # of the largest entry
@@ -160,7 +164,7 @@ def test_a_head_with_no_hidden_layer_is_refused() -> None:
 def test_a_jacobian_has_the_gradient_of_each_prediction(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, head: Head, num_private: int
 ) -> None:
-    monkeypatch.setattr("conddp.jacobian.JACOBIANS_AT_ONCE", 8)  # the records do not fill the last part
+    monkeypatch.setattr("conddp.heads.jacobian.JACOBIANS_AT_ONCE", 8)  # the records do not fill the last part
     p = problem(head, rng, num_private)
     inputs = Inputs.of(p["public"], p["private"])
     predictions = head.predict(p["layout"].views(p["parameters"][:1]), p["public"], p["private"])[0]

@@ -5,12 +5,14 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from conddp.data import PublicFeatures
-from conddp.directions import ROWS_AT_ONCE, Directions
-from conddp.learner import Level, ResidualScale, Track
-from conddp.neighbouring import Neighbouring
-from conddp.newton import NewtonPlan, allot_gains, choose_window, release, run_newton
-from conddp.shrinkage import CONSTANT_VARIANCE, VAGUE, Belief
+from conddp.data.parts import PublicFeatures
+from conddp.features.whitening import ROWS_AT_ONCE, Directions
+from conddp.newton.posterior import Level, ResidualScale, Track
+from conddp.newton.prior import CONSTANT_VARIANCE, VAGUE, Belief
+from conddp.newton.release import release
+from conddp.newton.run import run_newton
+from conddp.newton.schedule import NewtonPlan, allot_gains, choose_window
+from conddp.privacy.neighbouring import Neighbouring
 
 
 class NoNoise:

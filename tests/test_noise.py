@@ -7,8 +7,9 @@ import torch
 from randomgen import AESCounter
 from scipy.stats import kstest
 
-from conddp.clipping import ClippedSum
-from conddp.noise import RandomSource, add_noise
+from conddp.privacy.randomness import RandomSource
+from conddp.training.clipping import ClippedSum
+from conddp.training.noise import add_noise
 
 
 def test_the_generator_is_aes_128_in_counter_mode() -> None:
@@ -26,7 +27,7 @@ def test_without_a_seed_the_key_comes_from_the_operating_system(monkeypatch: pyt
         asked.append(bits)
         return 5
 
-    monkeypatch.setattr("conddp.noise.secrets.randbits", randbits)
+    monkeypatch.setattr("conddp.privacy.randomness.secrets.randbits", randbits)
     source = RandomSource.of(None)
     generator = source.generator()
     assert asked == [128]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from conddp.optimizers import Optimizer, make_optimizer
+from conddp.training.optimizers import Optimizer, make_optimizer
 
 RATES = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 

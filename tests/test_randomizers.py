@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.stats import chisquare, kstest
 
-from conddp.label_prior import LabelPrior
-from conddp.randomizers import (
+from conddp.bounds import Bounds
+from conddp.labels.prior import LabelPrior
+from conddp.labels.randomizers import (
     AdditiveNoise,
     FiniteRandomizer,
     compute_optimal_bins,
@@ -19,7 +20,6 @@ from conddp.randomizers import (
     make_response_on_bins,
     make_unbiased_response,
 )
-from conddp.schema import Bounds
 
 UNIT = Bounds(0, 1)
 GRID = np.linspace(0, 1, 41)

@@ -12,15 +12,21 @@ import pytest
 
 from conddp.algorithms import CondDP, CondNewton, NonPrivate, RROnBins
 from conddp.algorithms.algorithm import Algorithm
-from conddp.comparison import Comparison, compare_algorithms
-from conddp.data import Dataset, Labels, PrivateFeatures, PublicFeatures
-from conddp.design import Design
+from conddp.bounds import Bounds
+from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
+from conddp.data.records import Records
+from conddp.data.schema import Schema
 from conddp.errors import SchemaError
-from conddp.ledger import PrivacyBudget, PrivacyLedger
-from conddp.models import MLP, Head, Linear
-from conddp.neighbouring import Neighbouring
-from conddp.noise import RandomSource
-from conddp.planning import Plan
+from conddp.heads.head import Head
+from conddp.heads.linear import Linear
+from conddp.heads.mlp import MLP
+from conddp.models.saving import SavedModel, load_model, save_model
+from conddp.planning.comparison import Comparison, compare_algorithms
+from conddp.planning.plan import Plan
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.ledger import PrivacyLedger
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.randomness import RandomSource
 from conddp.report import (
     render_html,
     render_json,
@@ -32,8 +38,7 @@ from conddp.report import (
 )
 from conddp.report.charts import render_chart, render_dots
 from conddp.report.document import Chart, Document, Dots, Reference, Section, Series, Table, round_up
-from conddp.saving import SavedModel, load_model, save_model
-from conddp.schema import Bounds, Schema
+from conddp.theory.design import Design
 
 NASTY = "<script>alert('x')</script> & |`*_"
 PUBLIC, PRIVATE, LABEL = ("rooms", NASTY), "income", "price"
@@ -53,7 +58,7 @@ def make_saved(
     X = rng.normal(size=(500, 2))
     label = Labels(5 + X[:, 0] + rng.normal(size=500), Bounds(0, 10), LABEL)
     income = PrivateFeatures(rng.uniform(0, 5, size=(500, 1)), (Bounds(0, 5),), (PRIVATE,))
-    dataset = Dataset(PublicFeatures(X, PUBLIC), income if private else None, label)
+    dataset = Records(PublicFeatures(X, PUBLIC), income if private else None, label)
     budget = budget or PrivacyBudget(1.0, 1e-6)
     algorithm = algorithm or CondNewton()
     ledger = PrivacyLedger(algorithm.cost(budget), neighbouring=neighbouring)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from conddp.planning import Plan
+from conddp.planning.plan import Plan
 from conddp.report import report_fit, report_plan, write_report
 from tests.test_report import SCHEMA, comparison, make_saved
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from conddp.runner import WorkerDied, run_cells
+from conddp.planning.runner import WorkerDied, run_cells
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chisquare
 
-from conddp.sampling import PoissonSampler
+from conddp.training.sampling import PoissonSampler
 
 
 @pytest.mark.parametrize("probability", [0.003, 0.1, 0.5, 0.97])

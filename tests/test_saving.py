@@ -9,14 +9,21 @@ import pytest
 
 from conddp.algorithms import CondDP, CondNewton, RROnBins
 from conddp.algorithms.algorithm import Algorithm
-from conddp.data import Dataset, Labels, PrivateFeatures, PublicFeatures
-from conddp.design import Design
+from conddp.bounds import Bounds
+from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
+from conddp.data.records import Records
+from conddp.data.schema import Schema
 from conddp.errors import LedgerError
-from conddp.ledger import PrivacyBudget, PrivacyLedger
-from conddp.models import MLP, FactorizationMachine, Head, Linear, Wide
-from conddp.noise import RandomSource
-from conddp.saving import ModelFileError, load_model, save_model
-from conddp.schema import Bounds, Schema
+from conddp.heads.factorization import FactorizationMachine
+from conddp.heads.head import Head
+from conddp.heads.linear import Linear
+from conddp.heads.mlp import MLP
+from conddp.heads.wide import Wide
+from conddp.models.saving import ModelFileError, load_model, save_model
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.ledger import PrivacyLedger
+from conddp.privacy.randomness import RandomSource
+from conddp.theory.design import Design
 
 SCHEMA = Schema.of(label="price", label_bounds=(-5, 5), public=["a", "b"], private={"c": (0, 1)})
 DESIGN = Design.of(PublicFeatures(np.random.default_rng(0).normal(size=(300, 2)), ("a", "b")))
@@ -24,18 +31,18 @@ PUBLIC_ONLY = Schema.of(label="price", label_bounds=(-5, 5), public=["a", "b"])
 
 
 @pytest.fixture
-def dataset(rng: np.random.Generator) -> Dataset:
+def dataset(rng: np.random.Generator) -> Records:
     X = rng.normal(size=(300, 2))
     c = rng.uniform(size=(300, 1))
     y = X @ [1.0, -1.0] + c[:, 0]
-    return Dataset(
+    return Records(
         PublicFeatures(X, ("a", "b")), PrivateFeatures(c, (Bounds(0, 1),), ("c",)), Labels(y, Bounds(-5, 5), "price")
     )
 
 
-def fit(dataset: Dataset, algorithm: Algorithm, head: Head, *, private: bool) -> tuple[Any, PrivacyLedger, Dataset]:
+def fit(dataset: Records, algorithm: Algorithm, head: Head, *, private: bool) -> tuple[Any, PrivacyLedger, Records]:
     if not private:
-        dataset = Dataset(dataset.public, None, dataset.label)
+        dataset = Records(dataset.public, None, dataset.label)
     ledger = PrivacyLedger(PrivacyBudget(3.0, 1e-5))
     result = algorithm.fit(
         dataset, PrivacyBudget(1.0, 1e-6), head=head, random_source=RandomSource.of(0), ledger=ledger
@@ -54,7 +61,7 @@ def fit(dataset: Dataset, algorithm: Algorithm, head: Head, *, private: bool) ->
     ],
 )
 def test_a_model_comes_back_as_it_was(
-    tmp_path: Path, dataset: Dataset, algorithm: Algorithm, head: Head, private: bool
+    tmp_path: Path, dataset: Records, algorithm: Algorithm, head: Head, private: bool
 ) -> None:
     result, ledger, used = fit(dataset, algorithm, head, private=private)
     schema = SCHEMA if private else PUBLIC_ONLY
@@ -70,7 +77,7 @@ def test_a_model_comes_back_as_it_was(
     assert [entry.reason for entry in saved.ledger.entries] == [entry.reason for entry in ledger.entries]
 
 
-def test_no_private_value_is_in_the_folder(tmp_path: Path, dataset: Dataset) -> None:
+def test_no_private_value_is_in_the_folder(tmp_path: Path, dataset: Records) -> None:
     result, ledger, used = fit(dataset, CondNewton(), Linear(), private=True)
     assert used.private is not None
     folder = save_model(tmp_path / "model", result, SCHEMA, ledger, DESIGN)
@@ -82,20 +89,20 @@ def test_no_private_value_is_in_the_folder(tmp_path: Path, dataset: Dataset) -> 
     assert {path.name for path in folder.iterdir()} == {"model.safetensors", "model.json", "ledger.jsonl"}
 
 
-def test_a_folder_is_never_overwritten(tmp_path: Path, dataset: Dataset) -> None:
+def test_a_folder_is_never_overwritten(tmp_path: Path, dataset: Records) -> None:
     result, ledger, _ = fit(dataset, CondNewton(), Linear(), private=True)
     save_model(tmp_path / "model", result, SCHEMA, ledger, DESIGN)
     with pytest.raises(ModelFileError, match="exists already"):
         save_model(tmp_path / "model", result, SCHEMA, ledger, DESIGN)
 
 
-def test_a_failure_leaves_nothing_behind(tmp_path: Path, dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_leaves_nothing_behind(tmp_path: Path, dataset: Records, monkeypatch: pytest.MonkeyPatch) -> None:
     result, ledger, _ = fit(dataset, CondNewton(), Linear(), private=True)
 
     def fail(*_: object, **__: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("conddp.saving.os.rename", fail)
+    monkeypatch.setattr("conddp.models.saving.os.rename", fail)
     with pytest.raises(OSError, match="disk full"):
         save_model(tmp_path / "model", result, SCHEMA, ledger, DESIGN)
     assert list(tmp_path.iterdir()) == []
@@ -123,7 +130,7 @@ def _change(folder: Path, **entries: object) -> None:
         (lambda folder: _change(folder, guarantee=[]), "is damaged"),
     ],
 )
-def test_a_damaged_folder_is_refused(tmp_path: Path, dataset: Dataset, damage: Any, message: str) -> None:
+def test_a_damaged_folder_is_refused(tmp_path: Path, dataset: Records, damage: Any, message: str) -> None:
     result, ledger, _ = fit(dataset, CondNewton(), Linear(), private=True)
     folder = save_model(tmp_path / "model", result, SCHEMA, ledger, DESIGN)
     damage(folder)
@@ -131,7 +138,7 @@ def test_a_damaged_folder_is_refused(tmp_path: Path, dataset: Dataset, damage: A
         load_model(folder)
 
 
-def test_nothing_can_be_spent_on_the_copy_of_the_ledger(tmp_path: Path, dataset: Dataset) -> None:
+def test_nothing_can_be_spent_on_the_copy_of_the_ledger(tmp_path: Path, dataset: Records) -> None:
     result, ledger, used = fit(dataset, CondNewton(), Linear(), private=True)
     folder = save_model(tmp_path / "model", result, SCHEMA, ledger, DESIGN)
     copy = PrivacyLedger.load(folder / "ledger.jsonl")
@@ -141,14 +148,14 @@ def test_nothing_can_be_spent_on_the_copy_of_the_ledger(tmp_path: Path, dataset:
     assert PrivacyLedger.load(folder / "ledger.jsonl").spent == ledger.spent
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, dataset: Dataset) -> None:
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, dataset: Records) -> None:
     result, ledger, _ = fit(dataset, CondNewton(), Linear(), private=True)
     (tmp_path / "file").write_text("")
     with pytest.raises(ModelFileError, match="cannot be written"):
         save_model(tmp_path / "file" / "model", result, SCHEMA, ledger, DESIGN)
 
 
-def test_a_missing_folder_or_ledger_is_named(tmp_path: Path, dataset: Dataset) -> None:
+def test_a_missing_folder_or_ledger_is_named(tmp_path: Path, dataset: Records) -> None:
     with pytest.raises(ModelFileError, match="there is no model folder"):
         load_model(tmp_path / "absent")
     result, ledger, _ = fit(dataset, CondNewton(), Linear(), private=True)

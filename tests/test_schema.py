@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conddp.bounds import Bounds
+from conddp.data.schema import Column, Role, Schema
 from conddp.errors import SchemaError
-from conddp.schema import Bounds, Column, Role, Schema
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 numbers = st.floats(allow_nan=False, allow_infinity=False, width=32)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from conddp.shrinkage import CONSTANT_VARIANCE, SIGNAL_SHARES, SignalPrior
+from conddp.newton.prior import CONSTANT_VARIANCE, SIGNAL_SHARES, SignalPrior
 
 
 def test_one_direction_is_the_posterior_of_a_mixture_of_normals() -> None:

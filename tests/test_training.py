@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from conddp.models import MLP, Head, Inputs, Linear
-from conddp.optimizers import SGD, Adam
-from conddp.training import Progress, TrainingPlan, train
+from conddp.heads.head import Head, Inputs
+from conddp.heads.linear import Linear
+from conddp.heads.mlp import MLP
+from conddp.training.loop import Progress, TrainingPlan, train
+from conddp.training.optimizers import SGD, Adam
 from tests.contracts import HEADS
 
 
@@ -97,7 +99,7 @@ def test_the_realised_size_of_a_sample_never_enters(rng: np.random.Generator) ->
     sizes, steps = [], []
     for seed in range(20):
         generator = np.random.default_rng(seed)
-        from conddp.sampling import PoissonSampler
+        from conddp.training.sampling import PoissonSampler
 
         drawn = PoissonSampler(200, 0.1, np.random.default_rng(seed)).draw()
         plan = TrainingPlan(1, 1e9, 0.0, 0.1)

@@ -5,17 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from conddp.accounting import GaussianEvent
-from conddp.data import Dataset
-from conddp.diagnostics import Diagnostics
+from conddp.data.records import Records
 from conddp.errors import PrivacyError
-from conddp.fitted import FitResult, FittedModel
-from conddp.guarantee import Guarantee
-from conddp.ledger import LedgerEntry, PrivacyBudget, PrivacyLedger
-from conddp.models import Head, Linear
-from conddp.neighbouring import Neighbouring
-from conddp.noise import RandomSource
-from conddp.training import Callback
+from conddp.heads.head import Head
+from conddp.heads.linear import Linear
+from conddp.models.diagnostics import Diagnostics
+from conddp.models.fitted import FitResult, FittedModel
+from conddp.privacy.accounting import GaussianEvent
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.guarantee import Guarantee
+from conddp.privacy.ledger import LedgerEntry, PrivacyLedger
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.randomness import RandomSource
+from conddp.training.loop import Callback
 
 __all__ = ["Algorithm", "Task", "bound_rounding"]
 
@@ -25,7 +27,7 @@ class Task:
     """One fit: what an algorithm is given, and the two things that every algorithm does with it."""
 
     name: str
-    dataset: Dataset
+    dataset: Records
     budget: PrivacyBudget
     cost: PrivacyBudget
     head: Head
@@ -92,7 +94,7 @@ class Algorithm(ABC):
     def run(self, task: Task) -> FitResult:
         """Choose from public information, spend, then train."""
 
-    def check(self, dataset: Dataset, head: Head, neighbouring: Neighbouring) -> None:
+    def check(self, dataset: Records, head: Head, neighbouring: Neighbouring) -> None:
         """Raise unless this algorithm can deal with such a task. Looks at names and types only."""
         name = type(self).__name__
         if self.labels_only and dataset.private is not None:
@@ -107,7 +109,7 @@ class Algorithm(ABC):
 
     def fit(
         self,
-        dataset: Dataset,
+        dataset: Records,
         budget: PrivacyBudget,
         *,
         head: Head | None = None,
@@ -125,7 +127,7 @@ class Algorithm(ABC):
 
         Parameters
         ----------
-        dataset : Dataset
+        dataset : Records
             The records.
         budget : PrivacyBudget
             What this fit may cost.
@@ -140,7 +142,7 @@ class Algorithm(ABC):
         ledger : PrivacyLedger, optional
             Where the cost is recorded; a fresh one with just this cost if None.
         callback : callable, optional
-            Called after every noisy step with :class:`~conddp.training.Progress`; returning True ends the run early.
+            Called after every noisy step with :class:`~conddp.training.loop.Progress`; returning True ends the run.
         """
         name, cost, head = type(self).__name__, self.cost(budget), head or Linear()
         self.check(dataset, head, neighbouring)

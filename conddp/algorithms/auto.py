@@ -11,14 +11,16 @@ from conddp.algorithms.cond_dp import CondDP
 from conddp.algorithms.cond_newton import CondNewton
 from conddp.algorithms.private_mean import PrivateMean
 from conddp.algorithms.randomized_labels import RROnBins
-from conddp.data import Dataset
-from conddp.fitted import FitResult
-from conddp.ledger import PrivacyBudget
-from conddp.models import Head, Linear, Wide
-from conddp.neighbouring import Neighbouring
-from conddp.newton import NewtonPlan
-from conddp.noise import RandomSource
-from conddp.simulation import FAMILIES, simulate
+from conddp.data.records import Records
+from conddp.heads.head import Head
+from conddp.heads.linear import Linear
+from conddp.heads.wide import Wide
+from conddp.labels.simulation import FAMILIES, simulate
+from conddp.models.fitted import FitResult
+from conddp.newton.schedule import NewtonPlan
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.randomness import RandomSource
 
 __all__ = ["Auto", "Choice"]
 
@@ -83,7 +85,7 @@ class Auto(Algorithm):
 
     def choose(
         self,
-        dataset: Dataset,
+        dataset: Records,
         budget: PrivacyBudget,
         head: Head,
         *,
@@ -119,7 +121,7 @@ class Auto(Algorithm):
         return Choice(CondNewton(), reason)
 
     def _simulate(
-        self, dataset: Dataset, budget: PrivacyBudget, head: Head, fit_intercept: bool, neighbouring: Neighbouring
+        self, dataset: Records, budget: PrivacyBudget, head: Head, fit_intercept: bool, neighbouring: Neighbouring
     ) -> Choice:
         candidates: dict[str, Algorithm] = {
             f"CondNewton with {num_steps} steps": CondNewton(plan=NewtonPlan(num_steps=num_steps))

@@ -4,9 +4,12 @@ from dataclasses import dataclass
 
 from conddp._validate import in_range
 from conddp.algorithms.descent import Descent, Phase
-from conddp.conditioning import ConditioningMatrix, Spectrum
-from conddp.models import MLP, Head, Wide
-from conddp.optimizers import OptimizerName
+from conddp.features.conditioning import ConditioningMatrix
+from conddp.features.spectrum import Spectrum
+from conddp.heads.head import Head
+from conddp.heads.mlp import MLP
+from conddp.heads.wide import Wide
+from conddp.training.optimizers import OptimizerName
 
 __all__ = ["CondDP"]
 

@@ -8,21 +8,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import positive_integer
-from conddp.accounting import GaussianEvent, calibrate_gaussian_mu
 from conddp.algorithms.algorithm import Algorithm, Task, bound_rounding
-from conddp.data import Dataset, PublicFeatures
-from conddp.diagnostics import Diagnostics
-from conddp.directions import Directions
-from conddp.distillation import Student
+from conddp.data.parts import PublicFeatures
+from conddp.data.records import Records
+from conddp.data.scaling import largest_private, scale_bounds, scale_label, scale_private
 from conddp.errors import PrivacyError
-from conddp.expansion import Expansion
-from conddp.fitted import FitResult, FittedModel
-from conddp.models import Head, Linear, Wide
-from conddp.neighbouring import Neighbouring
-from conddp.newton import NewtonPlan, NewtonRun, Watch, run_newton
-from conddp.preprocessing import largest_private, scale_bounds, scale_label, scale_private
-from conddp.private_directions import add_private_directions, release_moments
-from conddp.training import Progress
+from conddp.features.random_features import Expansion
+from conddp.features.whitening import Directions
+from conddp.heads.head import Head
+from conddp.heads.linear import Linear
+from conddp.heads.wide import Wide
+from conddp.models.diagnostics import Diagnostics
+from conddp.models.fitted import FitResult, FittedModel
+from conddp.newton.private_columns import add_private_directions, release_moments
+from conddp.newton.run import NewtonRun, Watch, run_newton
+from conddp.newton.schedule import NewtonPlan
+from conddp.privacy.accounting import GaussianEvent, calibrate_gaussian_mu
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.training.distillation import Student
+from conddp.training.loop import Progress
 
 __all__ = ["CondNewton"]
 
@@ -37,17 +41,17 @@ class CondNewton(Algorithm):
 
     A linear head is fitted directly: conditioned by the public features a gradient step is a Newton step, so few full
     batches do. Windows follow the residuals, gains follow what is left to learn, and the result is shrunk by its known
-    noise; see :mod:`conddp.newton`.
+    noise; see :mod:`conddp.newton.run`.
 
     Other heads are fitted in the space of functions. A wide layer of random hidden units turns the public columns into
     a few hundred public features, on which the same linear method runs. Its predictions are released, so the head can
     learn to repeat them from public rows for as long as it takes, at no cost: no gradient of the head ever sees a
     label. Half way it does so, and the steps go on with the directions of its Jacobian beside those of the wide layer:
     they are Gauss-Newton steps from then on, damped by the known noise. At the end the head learns what was released
-    once more. :class:`~conddp.models.Wide` is the wide layer itself.
+    once more. :class:`~conddp.heads.wide.Wide` is the wide layer itself.
 
     Private columns take part in linear heads only. Their second moments are released first, with a fifth of the budget,
-    to know roughly what a Newton step is; see :mod:`conddp.private_directions`.
+    to know roughly what a Newton step is; see :mod:`conddp.newton.private_columns`.
 
     Parameters
     ----------
@@ -70,7 +74,7 @@ class CondNewton(Algorithm):
         if self.tangents:
             positive_integer(tangents=self.tangents)
 
-    def check(self, dataset: Dataset, head: Head, neighbouring: Neighbouring) -> None:
+    def check(self, dataset: Records, head: Head, neighbouring: Neighbouring) -> None:
         """Raise where a nonlinear head is to take private columns."""
         super().check(dataset, head, neighbouring)
         if dataset.private is not None and not isinstance(head, Linear):
@@ -84,8 +88,8 @@ class CondNewton(Algorithm):
 
         Privacy
             Every release is a Gaussian mechanism with its share of :math:`\mu^2`; together they are one Gaussian
-            mechanism of parameter :math:`\mu`, accounted exactly (:func:`conddp.newton.release`,
-            :func:`conddp.private_directions.release_moments`). Public rows, directions and hidden units are free.
+            mechanism of parameter :math:`\mu`, accounted exactly (:func:`conddp.newton.release.release`,
+            :func:`conddp.newton.private_columns.release_moments`). Public rows, directions and hidden units are free.
             Distillation reads released predictions; the Jacobian of the head comes from these and public rows.
         """
         dataset, head = task.dataset, task.head

@@ -9,17 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import in_range, one_of, positive, positive_integer
-from conddp.accounting import GaussianEvent, calibrate_gaussian_mu, calibrate_noise_multiplier
 from conddp.algorithms.algorithm import Algorithm, Task, bound_rounding
-from conddp.conditioning import ConditioningMatrix, Spectrum
-from conddp.diagnostics import Diagnostics
-from conddp.fitted import FitResult, FittedModel, move_parameters
-from conddp.ledger import PrivacyBudget
-from conddp.models import MLP, FactorizationMachine, Head, Inputs, Linear, Wide
-from conddp.neighbouring import Neighbouring
-from conddp.optimizers import Optimizer, OptimizerName, make_optimizer
-from conddp.preprocessing import scale_label, scale_private
-from conddp.training import Callback, Progress, TrainingPlan, train
+from conddp.data.scaling import scale_label, scale_private
+from conddp.features.conditioning import ConditioningMatrix
+from conddp.features.spectrum import Spectrum
+from conddp.heads.factorization import FactorizationMachine
+from conddp.heads.folding import move_parameters
+from conddp.heads.head import Head, Inputs
+from conddp.heads.linear import Linear
+from conddp.heads.mlp import MLP
+from conddp.heads.wide import Wide
+from conddp.models.diagnostics import Diagnostics
+from conddp.models.fitted import FitResult, FittedModel
+from conddp.privacy.accounting import GaussianEvent, calibrate_gaussian_mu, calibrate_noise_multiplier
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.training.loop import Callback, Progress, TrainingPlan, train
+from conddp.training.optimizers import Optimizer, OptimizerName, make_optimizer
 
 __all__ = ["Descent", "DescentPlan", "Phase"]
 

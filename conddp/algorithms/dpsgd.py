@@ -5,7 +5,8 @@ from typing import Literal
 
 from conddp._validate import one_of
 from conddp.algorithms.descent import Descent, Phase
-from conddp.conditioning import ConditioningMatrix, Spectrum
+from conddp.features.conditioning import ConditioningMatrix
+from conddp.features.spectrum import Spectrum
 
 __all__ = ["DPSGD"]
 

@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 
 from conddp.algorithms.algorithm import Algorithm, Task
-from conddp.fitted import FitResult
-from conddp.ledger import PrivacyBudget
-from conddp.released import fit_released_labels
+from conddp.models.fitted import FitResult
+from conddp.privacy.budget import PrivacyBudget
+from conddp.training.released import fit_released_labels
 
 __all__ = ["NonPrivate"]
 

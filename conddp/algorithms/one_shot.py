@@ -8,13 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import one_of
-from conddp.accounting import calibrate_gaussian_mu
 from conddp.algorithms.algorithm import Algorithm, Task, bound_rounding
-from conddp.conditioning import ConditioningMatrix, Spectrum, compute_noise_shape
-from conddp.diagnostics import Diagnostics
-from conddp.fitted import FitResult, FittedModel, move_parameters
-from conddp.models import Linear
-from conddp.preprocessing import label_reach, scale_label
+from conddp.data.scaling import label_reach, scale_label
+from conddp.features.conditioning import ConditioningMatrix
+from conddp.features.noise_shape import compute_noise_shape
+from conddp.features.spectrum import Spectrum
+from conddp.heads.folding import move_parameters
+from conddp.heads.linear import Linear
+from conddp.models.diagnostics import Diagnostics
+from conddp.models.fitted import FitResult, FittedModel
+from conddp.privacy.accounting import calibrate_gaussian_mu
 
 __all__ = ["OneShot"]
 
@@ -30,8 +33,8 @@ class OneShot(Algorithm):
     ----------
     noise : {"optimal", "spherical"}
         Noise with the covariance that gives the least expected error
-        (:func:`~conddp.conditioning.compute_noise_shape`), or of the same size in all conditioned directions; both
-        calibrated to the longest row.
+        (:func:`~conddp.features.noise_shape.compute_noise_shape`), or of the same size in all conditioned directions;
+        both calibrated to the longest row.
     shrink : bool
         Shrink the result by its known noise variance: a ridge chosen by empirical Bayes from released numbers, free.
     """

@@ -5,11 +5,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from conddp.accounting import calibrate_gaussian_mu
 from conddp.algorithms.algorithm import Algorithm, Task, bound_rounding
-from conddp.fitted import FitResult, FittedModel
-from conddp.models import Linear
-from conddp.preprocessing import label_reach, scale_label
+from conddp.data.scaling import label_reach, scale_label
+from conddp.heads.linear import Linear
+from conddp.models.fitted import FitResult, FittedModel
+from conddp.privacy.accounting import calibrate_gaussian_mu
 
 __all__ = ["PrivateMean"]
 

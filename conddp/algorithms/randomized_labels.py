@@ -9,20 +9,22 @@ from numpy.typing import NDArray
 
 from conddp._validate import in_range, one_of, positive_integer
 from conddp.algorithms.algorithm import Algorithm, Task
-from conddp.conditioning import ConditioningMatrix, Spectrum
-from conddp.data import Dataset, PublicFeatures
+from conddp.data.parts import PublicFeatures
+from conddp.data.records import Records
 from conddp.errors import PrivacyError
-from conddp.fitted import FitResult
-from conddp.label_prior import LabelPrior, choose_grid_size, estimate_label_prior, make_grid
-from conddp.ledger import PrivacyBudget
-from conddp.randomizers import (
+from conddp.features.conditioning import ConditioningMatrix
+from conddp.features.spectrum import Spectrum
+from conddp.labels.prior import LabelPrior, choose_grid_size, estimate_label_prior, make_grid
+from conddp.labels.randomizers import (
     AdditiveNoise,
     Randomizer,
     make_binary_response,
     make_response_on_bins,
     make_unbiased_response,
 )
-from conddp.released import fit_released_labels
+from conddp.models.fitted import FitResult
+from conddp.privacy.budget import PrivacyBudget
+from conddp.training.released import fit_released_labels
 
 __all__ = ["RROnBins", "RandomizedLabels"]
 
@@ -44,7 +46,8 @@ class RandomizedLabels(Algorithm):
     prior_share : float
         Share of epsilon that the estimate of the prior costs.
     grid_size : int, optional
-        Number of evenly spaced grid labels between the bounds; by :func:`~conddp.label_prior.choose_grid_size` if None.
+        Number of evenly spaced grid labels between the bounds; by default
+        :func:`~conddp.labels.prior.choose_grid_size`.
     smoothing : float
         Width, in grid cells, by which the estimated prior is smoothed, which is free.
     recalibrate : bool
@@ -120,7 +123,7 @@ class RandomizedLabels(Algorithm):
         mechanism += f" after a noisy histogram of all labels (epsilon {prior_epsilon:.4g})." if needs_prior else "."
         return task.finish(model, mechanism, settings)
 
-    def _make_grid(self, dataset: Dataset) -> NDArray[np.float64]:
+    def _make_grid(self, dataset: Records) -> NDArray[np.float64]:
         bounds = dataset.label.bounds
         if self.prior is not None:
             if self.prior.grid[0] < bounds.low or self.prior.grid[-1] > bounds.high:
@@ -131,7 +134,7 @@ class RandomizedLabels(Algorithm):
             size = min(size, LARGEST_PROGRAM)
         return make_grid(bounds, size)
 
-    def _make_randomizer(self, dataset: Dataset, prior: LabelPrior, epsilon: float) -> Randomizer:
+    def _make_randomizer(self, dataset: Records, prior: LabelPrior, epsilon: float) -> Randomizer:
         bounds = dataset.label.bounds
         if self.randomizer == "bins":
             return make_response_on_bins(prior, epsilon)

@@ -6,9 +6,10 @@ from typing import Literal
 from conddp._validate import in_range, one_of
 from conddp.algorithms.cond_dp import CondDP
 from conddp.algorithms.descent import Phase
-from conddp.conditioning import ConditioningMatrix, Spectrum
-from conddp.models import Head
-from conddp.optimizers import Optimizer, OptimizerName
+from conddp.features.conditioning import ConditioningMatrix
+from conddp.features.spectrum import Spectrum
+from conddp.heads.head import Head
+from conddp.training.optimizers import Optimizer, OptimizerName
 
 __all__ = ["SwitchCondDP"]
 

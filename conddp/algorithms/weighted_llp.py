@@ -7,14 +7,16 @@ from typing import ClassVar
 import numpy as np
 
 from conddp._validate import in_range, positive
-from conddp.aggregation import calibrate_bag_size, compute_bag_delta, count_noisy
 from conddp.algorithms.algorithm import Algorithm, Task, bound_rounding
-from conddp.conditioning import ConditioningMatrix, Spectrum
+from conddp.data.scaling import scale_label
 from conddp.errors import NotCalibrated
-from conddp.fitted import FitResult, FittedModel, move_parameters
-from conddp.ledger import PrivacyBudget
-from conddp.models import Linear
-from conddp.preprocessing import scale_label
+from conddp.features.conditioning import ConditioningMatrix
+from conddp.features.spectrum import Spectrum
+from conddp.heads.folding import move_parameters
+from conddp.heads.linear import Linear
+from conddp.labels.bags import calibrate_bag_size, compute_bag_delta, count_noisy
+from conddp.models.fitted import FitResult, FittedModel
+from conddp.privacy.budget import PrivacyBudget
 
 __all__ = ["WeightedLLP"]
 
@@ -50,7 +52,7 @@ class WeightedLLP(Algorithm):
 
         Privacy
             One Gaussian release per bag, given public weights; a label is in at most one bag. Delta is the mean of the
-            exact Gaussian delta over the weights (:mod:`conddp.aggregation`).
+            exact Gaussian delta over the weights (:mod:`conddp.labels.bags`).
 
         Raises
         ------

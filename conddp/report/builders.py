@@ -4,15 +4,16 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from conddp.comparison import Comparison
-from conddp.design import Design
-from conddp.diagnostics import Diagnostics
-from conddp.fitted import FittedModel
-from conddp.guarantee import Guarantee
-from conddp.ledger import PrivacyLedger
-from conddp.models import Linear
-from conddp.neighbouring import Neighbouring
-from conddp.planning import Plan
+from conddp.data.schema import Role, Schema
+from conddp.heads.linear import Linear
+from conddp.models.diagnostics import Diagnostics
+from conddp.models.fitted import FittedModel
+from conddp.models.saving import SavedModel
+from conddp.planning.comparison import Comparison
+from conddp.planning.plan import Plan
+from conddp.privacy.guarantee import Guarantee
+from conddp.privacy.ledger import PrivacyLedger
+from conddp.privacy.neighbouring import Neighbouring
 from conddp.report.document import (
     Block,
     Chart,
@@ -29,8 +30,7 @@ from conddp.report.document import (
     round_up,
     show,
 )
-from conddp.saving import SavedModel
-from conddp.schema import Role, Schema
+from conddp.theory.design import Design
 
 __all__ = ["report_comparison", "report_fit", "report_plan"]
 

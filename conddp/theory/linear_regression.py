@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from conddp.conditioning import ConditioningMatrix, Spectrum
-from conddp.data import PublicFeatures
+from conddp.data.parts import PublicFeatures
 from conddp.errors import SchemaError
+from conddp.features.conditioning import ConditioningMatrix
+from conddp.features.spectrum import Spectrum
 
 __all__ = ["Improvement", "Optimum", "compute_factors", "compute_improvement", "solve_optimum"]
 

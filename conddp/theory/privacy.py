@@ -3,9 +3,9 @@ r"""The privacy theorem: how long one record's gradient is, and how much noise t
 import math
 
 from conddp._validate import in_range, positive, positive_integer
-from conddp.accounting import calibrate_gaussian_mu
-from conddp.ledger import PrivacyBudget
-from conddp.neighbouring import Neighbouring
+from conddp.privacy.accounting import calibrate_gaussian_mu
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.neighbouring import Neighbouring
 from conddp.theory.bound import Bound
 
 __all__ = ["bound_gradient", "calibrate_noise"]

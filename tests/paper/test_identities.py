@@ -7,11 +7,13 @@ import pytest
 from numpy.typing import NDArray
 
 from conddp.algorithms import CondDP
-from conddp.conditioning import ConditioningMatrix, Spectrum
-from conddp.data import PublicFeatures
-from conddp.models import Inputs, Linear
-from conddp.optimizers import make_optimizer
-from conddp.training import TrainingPlan, train
+from conddp.data.parts import PublicFeatures
+from conddp.features.conditioning import ConditioningMatrix
+from conddp.features.spectrum import Spectrum
+from conddp.heads.head import Inputs
+from conddp.heads.linear import Linear
+from conddp.training.loop import TrainingPlan, train
+from conddp.training.optimizers import make_optimizer
 
 
 class RotatedNoise:
@@ -108,17 +110,18 @@ def test_with_the_identity_cond_dp_is_dpsgd_step_for_step(rng: np.random.Generat
 
 
 def test_units_of_public_columns_do_not_matter_to_the_default(rng: np.random.Generator) -> None:
-    from conddp.data import Dataset, Labels
-    from conddp.ledger import PrivacyBudget
-    from conddp.noise import RandomSource
-    from conddp.schema import Bounds
+    from conddp.bounds import Bounds
+    from conddp.data.parts import Labels
+    from conddp.data.records import Records
+    from conddp.privacy.budget import PrivacyBudget
+    from conddp.privacy.randomness import RandomSource
 
     # The same noise falls in other directions, so single fits differ; their mean errors agree.
     X, y = features(rng)
     label = Labels(y, Bounds(-0.5, 0.5))
     errors: dict[str, list[float]] = {"as given": [], "other units": []}
     for name, table in (("as given", X), ("other units", X * [1e-3, 1.0, 1e6, 5.0, 1.0])):
-        data = Dataset(PublicFeatures(table), None, label)
+        data = Records(PublicFeatures(table), None, label)
         for seed in range(200):
             result = CondDP().fit(data, PrivacyBudget(4.0, 1e-5), random_source=RandomSource.of(seed))
             errors[name].append(float(np.mean((result.model.predict(data.public) - y) ** 2)))

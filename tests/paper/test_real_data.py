@@ -6,8 +6,8 @@ from sklearn.linear_model import LinearRegression
 
 from conddp.algorithms import DPSGD, CondDP, OneShot, RROnBins, SwitchCondDP
 from conddp.algorithms.algorithm import Algorithm
-from conddp.ledger import PrivacyBudget
-from conddp.noise import RandomSource
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.randomness import RandomSource
 from tests.conftest import load_or_skip
 
 

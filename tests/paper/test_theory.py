@@ -8,12 +8,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from conddp.accounting import compute_gaussian_epsilon
-from conddp.conditioning import ConditioningMatrix, Spectrum
-from conddp.data import PublicFeatures
+from conddp.data.parts import PublicFeatures
 from conddp.errors import SchemaError
-from conddp.ledger import PrivacyBudget
-from conddp.neighbouring import Neighbouring
+from conddp.features.conditioning import ConditioningMatrix
+from conddp.features.spectrum import Spectrum
+from conddp.privacy.accounting import compute_gaussian_epsilon
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.neighbouring import Neighbouring
 from conddp.theory import (
     bound_convex,
     bound_gradient,

@@ -12,11 +12,14 @@ import pandas as pd
 import pytest
 
 from conddp import CondDP, PrivacyBudget, PrivacyLedger, PrivateRegressor
-from conddp.accounting import calibrate_gaussian_mu
-from conddp.data import Dataset, Labels, PublicFeatures
+from conddp.bounds import Bounds
+from conddp.data.parts import Labels, PublicFeatures
+from conddp.data.readers import load_records
+from conddp.data.records import Records
+from conddp.data.schema import Schema
 from conddp.errors import BudgetExceeded, CondDPError
-from conddp.noise import RandomSource
-from conddp.schema import Bounds, Schema
+from conddp.privacy.accounting import calibrate_gaussian_mu
+from conddp.privacy.randomness import RandomSource
 
 SECRET = 73512.0625  # exact in binary, so that it would be found as text and as bytes
 
@@ -34,7 +37,7 @@ def test_neighbouring_data_sets_are_as_hard_to_tell_apart_as_promised() -> None:
     released = []
     for value in (0.0, 1.0):
         labels[0] = value
-        data = Dataset(public, None, Labels(labels.copy(), Bounds(0, 1)))
+        data = Records(public, None, Labels(labels.copy(), Bounds(0, 1)))
         runs = [
             algorithm.fit(data, budget, random_source=RandomSource.of(np.random.default_rng((int(value), seed))))
             for seed in range(4000)
@@ -50,7 +53,7 @@ def test_neighbouring_data_sets_are_as_hard_to_tell_apart_as_promised() -> None:
 def test_the_ledger_is_on_disk_before_labels_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "ledger.jsonl"
     seen: list[list[dict[str, Any]]] = []
-    from conddp.preprocessing import scale_label as original
+    from conddp.data.scaling import scale_label as original
 
     def watch(*arguments: Any, **settings: Any) -> Any:
         seen.append([json.loads(line) for line in path.read_text().splitlines()])
@@ -58,7 +61,7 @@ def test_the_ledger_is_on_disk_before_labels_are_used(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr("conddp.algorithms.descent.scale_label", watch)
     ledger = PrivacyLedger(PrivacyBudget(1.0, 1e-5), path=path)
-    data = Dataset(PublicFeatures(np.eye(3)), None, Labels(np.ones(3), Bounds(0, 2)))
+    data = Records(PublicFeatures(np.eye(3)), None, Labels(np.ones(3), Bounds(0, 2)))
     CondDP(num_steps=2).fit(data, PrivacyBudget(0.5, 1e-6), ledger=ledger)
     assert len(seen) == 1
     assert seen[0][-1]["cost"] == {"epsilon": 0.5, "delta": 1e-6}
@@ -70,7 +73,7 @@ def test_a_crash_in_training_over_counts(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr("conddp.algorithms.descent.train", crash)
     ledger = PrivacyLedger(PrivacyBudget(1.0, 1e-5))
-    data = Dataset(PublicFeatures(np.eye(3)), None, Labels(np.ones(3), Bounds(0, 2)))
+    data = Records(PublicFeatures(np.eye(3)), None, Labels(np.ones(3), Bounds(0, 2)))
     with pytest.raises(RuntimeError):
         CondDP(num_steps=2).fit(data, PrivacyBudget(0.5, 1e-6), ledger=ledger)
     assert ledger.spent.epsilon == 0.5
@@ -139,7 +142,7 @@ def test_a_malformed_file_is_refused_without_quoting_it(tmp_path: Path) -> None:
     path.write_text("a,b,y\n1,2,3\n1,alpha-secret\n")
     schema = Schema.of(label="y", label_bounds=(0, 1), public=["a"])
     with pytest.raises(CondDPError) as caught:
-        Dataset.load(path, schema)
+        load_records(path, schema)
     assert "secret" not in str(caught.value)
     assert caught.value.__context__ is None
 

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import conddp.newton
-from conddp.clipping import ClippedSum, Workspace, compute_clipped_sum
-from conddp.data import PublicFeatures
-from conddp.directions import Directions
+import conddp.newton.run
+from conddp.data.parts import PublicFeatures
 from conddp.errors import SchemaError
-from conddp.models import MLP, Head, Inputs
-from conddp.neighbouring import Neighbouring
-from conddp.private_directions import release_moments
+from conddp.features.whitening import Directions
+from conddp.heads.head import Head, Inputs
+from conddp.heads.mlp import MLP
+from conddp.newton.private_columns import release_moments
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.training.clipping import ClippedSum, Workspace, compute_clipped_sum
 from tests.contracts import HEADS
 
 ROUNDING = {"float64": 1e-9, "float32": 1e-4}  # of the clip norm; n sums of float32 differ by rounding alone
@@ -78,7 +79,7 @@ def test_the_sensitivity_is_nearly_attained(head: Head, rng: np.random.Generator
 @pytest.mark.parametrize("head", HEADS.values(), ids=list(HEADS))
 @pytest.mark.filterwarnings("ignore:overflow encountered", "ignore:invalid value encountered")
 def test_exploded_parameters_give_a_finite_sum(head: Head, dtype: str, rng: np.random.Generator) -> None:
-    from conddp.training import LARGEST_PARAMETER
+    from conddp.training.loop import LARGEST_PARAMETER
 
     public, private = (1e6 * rng.normal(size=(5, 3))).astype(dtype), rng.uniform(-1, 1, size=(5, 2)).astype(dtype)
     public[0] = 0.0
@@ -135,10 +136,10 @@ class NoNoise:
 
 def newton_sums(
     rows: Any, label: Any, label_range: Any, predictions: Any, *, generator: Any = None, **settings: Any
-) -> tuple[Any, conddp.newton.Release]:
+) -> tuple[Any, conddp.newton.release.Release]:
     """The sums that a release adds noise to, in the coordinates of the noise, and the release itself."""
     quiet: Any = NoNoise()
-    answer = conddp.newton.release(rows, label, label_range, predictions, **settings, generator=quiet)
+    answer = conddp.newton.release.release(rows, label, label_range, predictions, **settings, generator=quiet)
     first = answer.step * np.sqrt(settings["gains"]) * len(label)
     second = 0.0
     if settings["scale_weight"]:
@@ -226,7 +227,7 @@ def test_all_releases_of_a_newton_run_compose_to_its_budget(
     label = rng.uniform(-0.5, 0.5, size=60)
     record = int(np.argmax((directions.rows**2).sum(axis=1)))  # the one with the most leverage
     label[record] = 0.5
-    original, spent = conddp.newton.release, []
+    original, spent = conddp.newton.release.release, []
 
     def watched(rows: Any, label: Any, label_range: Any, predictions: Any, **settings: Any) -> Any:
         before, answer = newton_sums(rows, label, label_range, predictions, **settings)
@@ -247,8 +248,8 @@ def test_all_releases_of_a_newton_run_compose_to_its_budget(
         calls.append((arguments, settings))
         return original(*arguments, **settings)
 
-    monkeypatch.setattr(conddp.newton, "release", record_and_release)
-    conddp.newton.run_newton(
+    monkeypatch.setattr(conddp.newton.run, "release", record_and_release)
+    conddp.newton.run.run_newton(
         directions,
         label,
         (-0.5, 0.5),
@@ -259,7 +260,7 @@ def test_all_releases_of_a_newton_run_compose_to_its_budget(
         widen=(lambda _: directions.complement(lambda part: more[part], at_most=9)) if wider else None,
     )
     assert calls[-1][0][0].shape == (60, 9 if wider else 4)
-    monkeypatch.setattr(conddp.newton, "release", original)
+    monkeypatch.setattr(conddp.newton.run, "release", original)
     for arguments, settings_ in calls:
         watched(*arguments, **settings_)
     assert len(spent) == 14

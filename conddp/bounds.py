@@ -1,0 +1,82 @@
+"""Declared ranges of what is private."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp.errors import SchemaError
+
+__all__ = ["Bounds"]
+
+LARGEST_BOUND, SMALLEST_WIDTH, SMALLEST_SHARE = 1e100, 1e-100, 1e-12  # the last: of the width in the bounds' size
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Declared range of a private value: from domain knowledge, never from the data.
+
+    Examples
+    --------
+    >>> bounds = Bounds(0, 400)
+    >>> bounds.midpoint, bounds.width
+    (200.0, 400.0)
+    >>> bounds.clamp([-5, 20, 1000]).tolist()
+    [0.0, 20.0, 400.0]
+    """
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        try:
+            low, high = float(self.low), float(self.high)
+        except (TypeError, ValueError):
+            raise SchemaError(f"bounds must be two numbers [low, high], got {self.low!r}, {self.high!r}.") from None
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+        if not (math.isfinite(low) and math.isfinite(high) and math.isfinite(high - low)):
+            raise SchemaError(f"bounds must be finite, got [{low}, {high}].")
+        if not low < high:
+            raise SchemaError(f"bounds must have low < high, got [{low}, {high}].")
+        size = max(abs(low), abs(high))
+        if size > LARGEST_BOUND or high - low < max(SMALLEST_WIDTH, SMALLEST_SHARE * size):
+            raise SchemaError(
+                f"bounds [{low}, {high}] cannot be told apart, or squared, in floating point. Change the units."
+            )
+
+    @classmethod
+    def of(cls, value: object, *, column: str) -> "Bounds":
+        """Bounds from a pair (low, high), or an error that names the column."""
+        if isinstance(value, Bounds):
+            return value
+        if value is None:
+            raise SchemaError(
+                f"column '{column}' is not public and has no bounds. Scaling it would have to look at the data. "
+                "Give (low, high) from domain knowledge."
+            )
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise SchemaError(f"bounds of column '{column}' must be a pair (low, high), got {value!r}.")
+        pair = list(value)
+        if len(pair) != 2:
+            raise SchemaError(f"bounds of column '{column}' must be a pair (low, high), got {len(pair)} values.")
+        try:
+            return cls(*pair)
+        except SchemaError as error:
+            raise SchemaError(f"column '{column}': {error}") from None
+
+    @property
+    def midpoint(self) -> float:
+        """Centre of the range."""
+        return (self.low + self.high) / 2
+
+    @property
+    def width(self) -> float:
+        """Length of the range."""
+        return self.high - self.low
+
+    def clamp(self, values: object) -> NDArray[np.float64]:
+        """Values moved to the nearest end of the range where they lie outside."""
+        return np.clip(np.asarray(values, dtype=np.float64), self.low, self.high)

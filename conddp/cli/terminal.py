@@ -1,0 +1,158 @@
+"""What commands print: text, tables, JSON and progress. Nothing heavy is imported before it is needed."""
+
+import io
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from conddp.planning.comparison import Comparison
+    from conddp.theory.design import Design
+
+__all__ = [
+    "add_row",
+    "describe_errors",
+    "make_comparison_table",
+    "make_design_table",
+    "make_table",
+    "print_json",
+    "print_plain",
+    "show_progress",
+]
+
+
+def make_design_table(design: "Design") -> "Table":
+    """Facts about public columns."""
+    table = make_table("public columns", "")
+    for name, value in (
+        ("records", f"{design.num_records:,}"),
+        ("columns", f"{len(design.columns)}, {design.rank} directions with the constant"),
+        ("effective rank", f"{design.effective_rank:.3g}"),
+        (
+            "condition number",
+            f"{design.condition_number:.3g}, {design.scaled_condition_number:.3g} with scaled columns",
+        ),
+        ("leverage", f"{design.largest_leverage:.2g} at most, {design.mean_leverage:.2g} in the mean"),
+        ("spectrum", _draw_sparkline(design.scaled_singular_values)),
+    ):
+        add_row(table, name, value)
+    return table
+
+
+def _draw_sparkline(values: tuple[float, ...]) -> str:
+    """Logarithms of falling values as blocks, 60 of them at most."""
+    from math import log
+
+    shown = values[:: -(-len(values) // 60)] if values else ()
+    if not shown or shown[0] == shown[-1]:
+        return "█" * len(shown)
+    low, high = log(shown[-1]), log(shown[0])
+    return "".join("▁▂▃▄▅▆▇█"[round(7 * (log(value) - low) / (high - low))] for value in shown)
+
+
+def describe_errors(comparison: "Comparison") -> str:
+    """What the numbers of the table of a comparison are."""
+    sampled = ""
+    if comparison.num_simulated < comparison.num_records:
+        sampled = f", for a sample of {comparison.num_simulated:,} records (with all of them errors are lower)"
+    return (
+        f"Error on simulated labels over that of linear least squares without privacy, {comparison.head} head, delta "
+        f"{comparison.delta:g}{sampled}:"
+    )
+
+
+def make_comparison_table(comparison: "Comparison") -> "Table":
+    """Mean errors by algorithm and budget."""
+    heads = [f"epsilon {epsilon:g}" for epsilon in comparison.epsilons]
+    table = make_table("algorithm", *heads, right=tuple(heads))
+    for name in comparison.errors:
+        shown = "mean, private" if name == "mean" else name
+        add_row(table, shown, *(f"{error:.3f}" for error in comparison.mean(name)))
+    add_row(table, "mean, not private", *[f"{comparison.mean_constant:.3f}"] * len(heads))
+    return table
+
+
+@contextmanager
+def show_progress(title: str) -> Iterator[Any]:
+    """A bar on a terminal; a line every half a minute elsewhere. Gives a function of (done, total, seconds left)."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if console.is_terminal:
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %{task.fields[left]}"),
+        )
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task(title, total=None, left="")
+
+            def advance(done: int, total: int | None, left: float = float("nan")) -> None:
+                bar.update(task, completed=done, total=total, left=_show_left(left))
+
+            yield advance
+        return
+    last = time.monotonic()
+
+    def log(done: int, total: int | None, left: float = float("nan")) -> None:
+        nonlocal last
+        if time.monotonic() - last > 30:
+            last = time.monotonic()
+            console.print(f"{title}: {done} of {total or '?'}{_show_left(left)}")
+
+    yield log
+
+
+def _show_left(seconds: float) -> str:
+    if not seconds >= 0:
+        return ""
+    return f", {seconds / 60:.0f} min left" if seconds > 90 else f", {seconds:.0f} s left"
+
+
+def print_plain(what: Any, **options: Any) -> None:
+    """Print as it is: names of columns and files may look like markup, and a terminal may lack characters."""
+    from rich.console import Console
+
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+    Console().print(what, **{"markup": False, "highlight": False, "soft_wrap": isinstance(what, str), **options})
+
+
+def make_table(*heads: str, right: tuple[str, ...] = ()) -> "Table":
+    """An empty table without lines; numbers stand in columns that are named in ``right``."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for head in heads:
+        table.add_column(head, justify="right" if head in right else "left", no_wrap=head == "name")
+    return table
+
+
+def add_row(table: "Table", *cells: str) -> None:
+    """Add cells as they are."""
+    from rich.text import Text
+
+    table.add_row(*(Text(cell) for cell in cells))
+
+
+def print_json(what: Any) -> None:
+    """Print as JSON; what is not a number becomes null."""
+
+    def tidy(value: Any) -> Any:
+        if isinstance(value, float) and value != value:
+            return None
+        if isinstance(value, dict):
+            return {key: tidy(each) for key, each in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [tidy(each) for each in value]
+        return "inf" if value == float("inf") else value
+
+    print(json.dumps(tidy(what), indent=2, allow_nan=False))

@@ -1,0 +1,180 @@
+"""Columns of Parquet and CSV files, read by name; no message quotes a cell."""
+
+import csv
+import difflib
+import io
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from conddp.data.parts import PrivateFeatures, PublicFeatures, as_matrix
+from conddp.data.records import Records
+from conddp.data.schema import Schema
+from conddp.errors import SchemaError
+
+__all__ = ["load_records", "load_features", "load_public", "read_column_types"]
+
+
+def load_records(path: str | Path, schema: Schema) -> Records:
+    """Records from a Parquet or CSV file (``.csv`` or ``.csv.gz``); only the schema's columns are read."""
+    return Records.from_frame(_read_table(Path(path), [column.name for column in schema.columns]), schema)
+
+
+def load_features(path: str | Path, schema: Schema) -> tuple[PublicFeatures, PrivateFeatures | None]:
+    """Features from a Parquet or CSV file, without the label, which need not be there.
+
+    Columns are read by name; others are not opened.
+    """
+    table = nw.from_native(_read_table(Path(path), [*schema.public, *schema.private]), eager_only=True)
+    if len(table) == 0:
+        raise SchemaError("the table has no rows.")
+    public = as_matrix(table.select(list(schema.public))) if schema.public else np.empty((len(table), 0))
+    private = None
+    if schema.private:
+        values = as_matrix(table.select(list(schema.private)))
+        private = PrivateFeatures(values, schema.private_bounds, schema.private)
+    return PublicFeatures(public, schema.public), private
+
+
+def load_public(path: str | Path, schema: Schema) -> PublicFeatures:
+    """Public columns from a Parquet or CSV file.
+
+    Privacy
+        Cells of the label and of private columns are not decoded. Their names must be there.
+    """
+    if not schema.public:
+        raise SchemaError("the schema has no public column: there is nothing that could be looked at for free.")
+    # A misspelt label would make the label itself a public column.
+    _check_names(Path(path), [column.name for column in schema.columns])
+    table = nw.from_native(_read_table(Path(path), schema.public), eager_only=True)
+    if len(table) == 0:
+        raise SchemaError("the table has no rows.")
+    return PublicFeatures(as_matrix(table), schema.public)
+
+
+def read_column_types(path: str | Path, *, leave_out: Collection[str] = ()) -> dict[str, bool]:
+    """Names of the columns of a Parquet or CSV file, and whether each holds numbers; nothing else is looked at.
+
+    Of columns in ``leave_out`` not even that: they are not in the answer.
+    """
+    import pyarrow
+
+    def holds_numbers(kind: Any) -> bool:
+        return bool(
+            pyarrow.types.is_integer(kind)
+            or pyarrow.types.is_floating(kind)
+            or pyarrow.types.is_boolean(kind)
+            or pyarrow.types.is_decimal(kind)
+        )
+
+    names = _read_names(Path(path))
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise SchemaError(f"column '{twice}' occurs twice in '{path}'. Give each column its own name.")
+    _check_names(Path(path), leave_out)
+    schema = _read_arrow_schema(Path(path), [name for name in names if name not in leave_out])
+    return {field.name: holds_numbers(field.type) for field in schema if field.name not in leave_out}
+
+
+def _read_names(source: Path) -> list[str]:
+    """Names of the columns of a file; of a CSV file only the first line is read."""
+    import pyarrow.parquet
+
+    if not source.exists():
+        raise SchemaError(f"the data file '{source}' does not exist.")
+    if source.is_dir():
+        raise SchemaError(f"'{source}' is a folder. Give a Parquet or CSV file.")
+    names: list[str] = []
+    try:
+        if source.suffix == ".parquet":
+            return list(pyarrow.parquet.read_schema(source).names)
+        with pyarrow.input_stream(str(source), compression="detect") as stream:
+            line = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="").readline()
+            names = next(csv.reader([line], strict=True), [])
+    except (pyarrow.ArrowInvalid, OSError, UnicodeDecodeError, csv.Error):
+        pass  # raised below, outside: the original message may quote a line of the file
+    if not names:
+        raise SchemaError(f"the data file '{source}' is empty, or not a valid {source.suffix or 'CSV'} file.")
+    if any(_looks_like_data(name) for name in names):
+        raise SchemaError(
+            f"the first line of '{source}' holds numbers where names of columns are expected. Add a header, with "
+            "commas between the names; a column whose name is a number must be renamed, because the name could be a "
+            "private value."
+        )
+    return names
+
+
+def _read_arrow_schema(source: Path, names: Sequence[str]) -> Any:
+    """Types of these columns of a file; of other columns of a CSV file no cell is converted."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    found = None
+    try:
+        if source.suffix == ".parquet":
+            found = pyarrow.parquet.read_schema(source)
+        else:
+            options = pyarrow.csv.ConvertOptions(include_columns=list(names))
+            with pyarrow.csv.open_csv(source, convert_options=options) as reader:
+                found = reader.schema
+    except (pyarrow.ArrowInvalid, OSError, UnicodeDecodeError):
+        pass  # raised below, outside: the original message quotes a line of the file
+    if found is None:
+        raise SchemaError(f"the data file '{source}' is empty, or not a valid {source.suffix or 'CSV'} file.")
+    return found
+
+
+def _looks_like_data(text: str) -> bool:
+    """Whether a name is, or holds, what may be a cell: a number, also with a currency or in another notation."""
+    try:
+        float(text)
+        return True  # also "nan" and "inf"
+    except ValueError:
+        pass
+    if re.search(r"[\n\r]|^\s*[{\[]\s*[\"{\[\d]|\d{4}-\d\d-\d\d|\s{2,}.*\d", text):
+        return True
+    for piece in re.split(r"[;\t|&:]", text):
+        bare = re.sub(r"0[xX][0-9a-fA-F]+|(?<=\d)[eEdD][+-]?(?=\d)", "0", piece)
+        digits, letters = len(re.findall(r"\d", bare)), len(re.findall(r"[^\W\d_]", bare))
+        if digits and (not letters or (digits >= letters and re.match(r"[\W_]*\d", bare))):
+            return True
+    return False
+
+
+def _check_names(source: Path, names: Collection[str]) -> None:
+    """Raise unless a file has each of these columns once."""
+    present = _read_names(source)
+    for name in names:
+        if name not in present:
+            near = difflib.get_close_matches(name.lower(), {each.lower(): each for each in present}, n=1)
+            hint = next((f" Is '{each}' meant?" for each in present if [each.lower()] == near), "")
+            raise SchemaError(f"column '{name}' is declared but not among the {len(present)} of '{source}'.{hint}")
+        if present.count(name) > 1:
+            raise SchemaError(f"column '{name}' occurs twice in '{source}'. Give each column its own name.")
+
+
+def _read_table(source: Path, names: Sequence[str]) -> Any:
+    """Columns of a Parquet or CSV file as an Arrow table; no other column is opened."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    _check_names(source, names)
+    table = None
+    try:
+        if source.suffix == ".parquet":
+            table = pyarrow.parquet.read_table(source, columns=list(names))
+        else:
+            options = pyarrow.csv.ConvertOptions(include_columns=list(names))
+            table = pyarrow.csv.read_csv(source, convert_options=options)
+    except (pyarrow.ArrowInvalid, OSError):
+        pass  # raised below, outside: the original message quotes a line of the file
+    if table is None:
+        raise SchemaError(
+            f"the data file '{source}' is damaged, or a column changes its type on the way: a number further up, text "
+            "further down."
+        )
+    return table

@@ -1,0 +1,82 @@
+"""The records of a table: public features, private features and labels, side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp._validate import in_range
+from conddp.data.parts import Labels, Matrix, PrivateFeatures, PublicFeatures, as_matrix
+from conddp.data.schema import Schema
+from conddp.errors import PrivateDataLeak, SchemaError
+
+__all__ = ["Records"]
+
+
+@dataclass(frozen=True)
+class Records:
+    """Public features, private features (or None) and labels of the same records."""
+
+    public: PublicFeatures
+    private: PrivateFeatures | None
+    label: Labels
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.public, PublicFeatures):
+            raise PrivateDataLeak(f"Records.public expects PublicFeatures, got {type(self.public).__name__}.")
+        lengths = {"public": len(self.public.values), "label": len(self.label.values)}
+        if self.private is not None:
+            lengths["private"] = len(self.private.values)
+        if len(set(lengths.values())) > 1:
+            raise SchemaError(f"the parts of a data set must have the same number of records, got {lengths}.")
+
+    @property
+    def num_records(self) -> int:
+        """Number of records n, which is public."""
+        return len(self.label.values)
+
+    @classmethod
+    def from_frame(cls, frame: Any, schema: Schema) -> "Records":
+        """Data set from a pandas, polars or Arrow table and a schema that names its columns."""
+        try:
+            table = nw.from_native(frame, eager_only=True)
+        except TypeError:
+            raise SchemaError(f"expected a pandas, polars or Arrow table, got {type(frame).__name__}.") from None
+        names = list(table.columns)
+        for column in schema.columns:
+            if column.name not in names:
+                raise SchemaError(f"column '{column.name}' is in the schema but not in the table. It has: {names}.")
+        if len(table) == 0:
+            raise SchemaError("the table has no rows.")
+
+        def read(columns: Sequence[str]) -> Matrix:
+            return as_matrix(table.select(list(columns))) if columns else np.empty((len(table), 0))
+
+        assert schema.label.bounds is not None  # Column has made sure
+        return cls(
+            public=PublicFeatures(read(schema.public), schema.public),
+            private=(
+                PrivateFeatures(read(schema.private), schema.private_bounds, schema.private) if schema.private else None
+            ),
+            label=Labels(read([schema.label.name])[:, 0], schema.label.bounds, schema.label.name),
+        )
+
+    def take(self, index: NDArray[np.intp]) -> "Records":
+        """The records at these positions."""
+        private = self.private
+        return Records(
+            PublicFeatures(self.public.values[index], self.public.names),
+            None if private is None else PrivateFeatures(private.values[index], private.bounds, private.names),
+            Labels(self.label.values[index], self.label.bounds, self.label.name),
+        )
+
+    def split(self, *, test_share: float = 0.2, random_state: int = 42) -> tuple["Records", "Records"]:
+        """Training and test part, the same split as scikit-learn's ``train_test_split``."""
+        from sklearn.model_selection import train_test_split
+
+        in_range(0.0, 1.0, test_share=test_share)
+        train, test = train_test_split(np.arange(self.num_records), test_size=test_share, random_state=random_state)
+        return self.take(train), self.take(test)

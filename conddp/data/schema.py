@@ -1,0 +1,212 @@
+"""Which columns are public, private or the label, and the bounds declared for what is not public."""
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from conddp.bounds import Bounds
+from conddp.errors import SchemaError
+
+__all__ = ["Column", "Role", "Schema"]
+
+
+class Role(Enum):
+    """Who may see a column."""
+
+    PUBLIC = "public"
+    PRIVATE = "private"
+    LABEL = "label"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its name, its role, and bounds unless it is public."""
+
+    name: str
+    role: Role
+    bounds: Bounds | None = None
+
+    def __post_init__(self) -> None:
+        if self.role is Role.PUBLIC and self.bounds is not None:
+            raise SchemaError(
+                f"column '{self.name}' is public and has bounds. Public columns are scaled by their own statistics; "
+                "remove the bounds, or make the column private."
+            )
+        if self.role is not Role.PUBLIC:
+            object.__setattr__(self, "bounds", Bounds.of(self.bounds, column=self.name))
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a table that take part, each with its role; exactly one is the label.
+
+    Examples
+    --------
+    >>> schema = Schema.of(label="price", label_bounds=(0, 400), public=["rooms", "age"],
+    ...                    private={"income": (0, 200_000)})
+    >>> schema.public, schema.private
+    (('rooms', 'age'), ('income',))
+    >>> Schema.from_toml(schema.to_toml()) == schema
+    True
+    """
+
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        seen: dict[str, Role] = {}
+        for column in self.columns:
+            if column.name in seen:
+                roles = {seen[column.name], column.role}
+                if Role.LABEL in roles and len(roles) > 1:
+                    raise SchemaError(f"column '{column.name}' is the label and also a feature. Remove one of the two.")
+                raise SchemaError(f"column '{column.name}' is listed twice. Give each column one role.")
+            seen[column.name] = column.role
+        labels = [column.name for column in self.columns if column.role is Role.LABEL]
+        if len(labels) != 1:
+            raise SchemaError(f"a schema needs exactly one label column, got {labels}.")
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        label: str,
+        label_bounds: object,
+        public: Iterable[str] = (),
+        private: Mapping[str, object] | None = None,
+    ) -> "Schema":
+        """Schema from names and (low, high) pairs."""
+        return cls(
+            (
+                Column(label, Role.LABEL, Bounds.of(label_bounds, column=label)),
+                *(Column(name, Role.PUBLIC) for name in public),
+                *(Column(n, Role.PRIVATE, Bounds.of(b, column=n)) for n, b in (private or {}).items()),
+            )
+        )
+
+    @property
+    def label(self) -> Column:
+        """The label column."""
+        return next(column for column in self.columns if column.role is Role.LABEL)
+
+    @property
+    def public(self) -> tuple[str, ...]:
+        """Names of the public columns, in order."""
+        return tuple(column.name for column in self.columns if column.role is Role.PUBLIC)
+
+    @property
+    def private(self) -> tuple[str, ...]:
+        """Names of the private feature columns, in order."""
+        return tuple(column.name for column in self.columns if column.role is Role.PRIVATE)
+
+    @property
+    def private_bounds(self) -> tuple[Bounds, ...]:
+        """Declared bounds of the private feature columns, in order."""
+        return tuple(
+            column.bounds for column in self.columns if column.role is Role.PRIVATE and column.bounds is not None
+        )
+
+    @classmethod
+    def from_toml(cls, text: str) -> "Schema":
+        """Schema from TOML text with tables ``[label]``, ``[public]`` and ``[private.NAME]``."""
+        try:
+            content = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise SchemaError(f"the schema is not valid TOML: {error}.") from None
+        unknown = sorted(set(content) - {"label", "public", "private"})
+        if unknown:
+            raise SchemaError(f"the schema has unknown tables {unknown}. Expected [label], [public], [private.NAME].")
+        label = content.get("label")
+        if not isinstance(label, dict) or not isinstance(label.get("name"), str):
+            raise SchemaError(
+                'the schema has no label. Add a table [label] with name = "..." and bounds = [low, high].'
+            )
+        public = content.get("public", {})
+        names = public.get("columns", []) if isinstance(public, dict) else None
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise SchemaError('[public] must hold columns = ["name", ...].')
+        private = content.get("private", {})
+        if not isinstance(private, dict) or not all(isinstance(entry, dict) for entry in private.values()):
+            raise SchemaError("[private.NAME] must be a table with bounds = [low, high].")
+        return cls.of(
+            label=label["name"],
+            label_bounds=label.get("bounds"),
+            public=names,
+            private={name: entry.get("bounds") for name, entry in private.items()},
+        )
+
+    def to_toml(self) -> str:
+        """The schema as TOML text that :meth:`from_toml` reads back."""
+        assert self.label.bounds is not None  # Column has made sure
+        parts = [
+            "[label]",
+            f"name = {_quote(self.label.name)}",
+            f"bounds = {_pair(self.label.bounds)}",
+            "",
+            "[public]",
+            f"columns = [{', '.join(_quote(name) for name in self.public)}]",
+        ]
+        for name, bounds in zip(self.private, self.private_bounds, strict=True):
+            parts += ["", f"[private.{_quote(name)}]", f"bounds = {_pair(bounds)}"]
+        return "\n".join(parts) + "\n"
+
+    @staticmethod
+    def draft(columns: Mapping[str, bool], *, label: str | None = None) -> str:
+        """A commented TOML text to be edited, from names of columns and whether each holds numbers.
+
+        Privacy
+            Sees names and types only. Bounds are left for the user to fill in: they must not come from the data.
+        """
+        if label is not None and label not in columns:
+            raise SchemaError(f"label '{label}' is not among the columns: {list(columns)}.")
+        numeric = [name for name, holds_numbers in columns.items() if holds_numbers and name != label]
+        text = [name for name, holds_numbers in columns.items() if not holds_numbers]
+        lines = [
+            "# What may be seen of each column. Edit, then: conddp fit.",
+            "",
+            "[label]  # always private",
+            f"name = {_quote(label or 'WHICH COLUMN IS PREDICTED?')}",
+            "# The range that the label can have, from what you know of it, never from the data. Values outside are",
+            "# clamped.",
+            "bounds = []  # [low, high]",
+            "",
+            "[public]  # anyone may know these of every record; they are used at no privacy cost",
+            "columns = [",
+            *(f"  {_quote(name)}," for name in numeric),
+            "]",
+            "",
+            "# A feature that must be protected: move its name from above to a table of its own, with its range.",
+            "# [private.income]",
+            "# bounds = [0, 200000]",
+        ]
+        if text:
+            lines += [
+                "",
+                "# Left out, because they do not hold numbers: encode them first.",
+                *(f"#   {name!r}" for name in text),
+            ]
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Schema":
+        """Schema from a TOML file."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise SchemaError(f"the schema file '{path}' cannot be read: {error.strerror}.") from None
+        return cls.from_toml(text)
+
+    def write(self, path: str | Path) -> None:
+        """Write the schema to a TOML file."""
+        Path(path).write_text(self.to_toml(), encoding="utf-8")
+
+
+def _quote(text: str) -> str:
+    """TOML basic string; JSON's escapes are valid there, and TOML wants DEL escaped too."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _pair(bounds: Bounds) -> str:
+    return f"[{bounds.low!r}, {bounds.high!r}]"

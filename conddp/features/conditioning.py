@@ -1,0 +1,157 @@
+r"""The spectrum of the public features, and the matrix that evens it out.
+
+With :math:`X = U S V^\top` the public feature matrix (a constant column added for the intercept), the paper
+trains on :math:`C x` with :math:`C = V S^{-1} V^\top` instead of on :math:`x`. Everything here reads public
+columns only, by type.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from conddp._validate import in_range
+from conddp.data.parts import PublicFeatures, require_public
+from conddp.errors import SchemaError
+from conddp.features.noise_shape import compute_noise_shape
+from conddp.features.spectrum import ROWS_AT_ONCE, TOO_LARGE, Spectrum
+
+__all__ = [
+    "ConditioningMatrix",
+]
+
+
+@dataclass(frozen=True)
+class ConditioningMatrix:
+    r"""A linear map C on public features, chosen from public features alone.
+
+    Training sees :math:`z = C^\top x`; a weight :math:`\theta` on z acts on x as :math:`C\theta`.
+
+    Privacy
+        Built from public columns only: no cost.
+    Paper
+        Eq. ``cond_matrix``. Ours differs by the factor sqrt(n), which gives conditioned features a second moment
+        of one in every direction; by the constant column; and by leaving out directions without information, in
+        which case C is :math:`V S^{-1}` (a rotation of the paper's, with one parameter per direction).
+
+    Parameters
+    ----------
+    matrix : array of shape (d, k)
+        C; the last row belongs to the constant column if there is one.
+    inverse : array of shape (k, d)
+        Takes weights on x to weights on z.
+    has_constant : bool
+        Whether the last row of ``matrix`` is the intercept's.
+    """
+
+    matrix: NDArray[np.float64]
+    inverse: NDArray[np.float64]
+    has_constant: bool
+
+    @classmethod
+    def from_spectrum(cls, spectrum: Spectrum, *, exponent: float = 1.0, damping: float = 0.0) -> "ConditioningMatrix":
+        r"""The paper's C, or a gentler one.
+
+        .. math:: C = \gamma\, V (S^2/n + \mathrm{damping}\cdot\bar{s}^2)^{-\mathrm{exponent}/2} V^\top
+
+        with :math:`\bar{s}^2` the mean of :math:`S^2/n` and :math:`\gamma` such that conditioned features have a
+        mean square of one per direction.
+
+        Parameters
+        ----------
+        spectrum : Spectrum
+            Of the public features.
+        exponent : float
+            1 evens the spectrum out, 0 leaves it as it is.
+        damping : float
+            Keeps directions far below the mean from being blown up.
+
+        Examples
+        --------
+        >>> public = PublicFeatures([[1.0, 5.0], [2.0, 3.0], [4.0, 1.0]])
+        >>> C = ConditioningMatrix.from_spectrum(Spectrum.of(public))
+        >>> Z = C.transform(public)
+        >>> bool(np.allclose(Z.T @ Z / 3, np.eye(3)))
+        True
+        """
+        in_range(0.0, 1.0, exponent=exponent)
+        in_range(0.0, np.inf, damping=damping)
+        V, roots = spectrum.right_vectors, spectrum.singular_values / np.sqrt(spectrum.num_records)
+        with np.errstate(over="ignore"):
+            moments = roots**2
+            gains = (
+                roots * (moments + damping * moments.mean()) ** (-exponent / 2) if damping else roots ** (1 - exponent)
+            )
+        if not np.isfinite(gains).all():
+            raise SchemaError(TOO_LARGE)
+        gains = gains / np.sqrt(np.mean(gains**2)) * np.sqrt(spectrum.num_records)  # of whitened directions
+        matrix, inverse = spectrum.whitening * gains, spectrum.coloring / gains[:, None]
+        if spectrum.rank == spectrum.num_columns:
+            matrix, inverse = matrix @ V.T, V @ inverse
+        return cls(matrix, inverse, spectrum.has_constant)
+
+    @classmethod
+    def optimal(cls, public_features: PublicFeatures, *, constant: bool = True) -> "ConditioningMatrix":
+        r"""The C under which one noisy sum of labels has the least expected error.
+
+        Noise that is spherical in conditioned features has covariance proportional to :math:`(C C^\top)^{-1}` in the
+        features themselves, with a size set by the longest conditioned row. The paper's C makes that covariance
+        :math:`X^\top X`. The best one, :func:`compute_noise_shape`, spends less on a few long rows:
+        :math:`C = C_0 Q^{-1/2}` with :math:`C_0` the paper's and Q the best covariance for its rows.
+
+        Privacy
+            Built from public columns only: no cost.
+
+        Parameters
+        ----------
+        public_features : PublicFeatures
+            The features.
+        constant : bool
+            Add a column of ones for the intercept.
+        """
+        whitening = cls.from_spectrum(Spectrum.of(public_features, constant=constant))
+        rows = whitening.transform(public_features)
+        roots, V = np.linalg.eigh(compute_noise_shape(rows / np.sqrt(len(rows))))
+        roots *= np.sqrt(np.mean(roots**-2.0))  # conditioned features keep a mean square of one
+        return cls(whitening.matrix @ (V / roots) @ V.T, (V * roots) @ V.T @ whitening.inverse, whitening.has_constant)
+
+    @classmethod
+    def column_scaling(cls, spectrum: Spectrum) -> "ConditioningMatrix":
+        """Each column divided by its root mean square: what a careful user does before DPSGD."""
+        return cls(np.diag(1 / spectrum.column_scales), np.diag(spectrum.column_scales), spectrum.has_constant)
+
+    @classmethod
+    def identity(cls, spectrum: Spectrum) -> "ConditioningMatrix":
+        """Features as they are: the paper's DPSGD."""
+        eye = np.eye(spectrum.num_columns)
+        return cls(eye, eye, spectrum.has_constant)
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of conditioned features k."""
+        return int(self.matrix.shape[1])
+
+    def transform(self, public_features: PublicFeatures, *, dtype: DTypeLike = np.float64) -> NDArray[Any]:
+        """Conditioned features, shape (n, k)."""
+        X = require_public(public_features, function="ConditioningMatrix.transform").values
+        slope, offset = self._split()
+        if X.shape[1] != len(slope):
+            raise SchemaError(f"expected {len(slope)} public columns, got {X.shape[1]}.")
+        conditioned = np.empty((len(X), self.num_parameters), dtype=dtype)
+        for start in range(0, len(X), ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
+            conditioned[rows] = X[rows] @ slope + offset
+        return conditioned
+
+    def fold(self, weights: NDArray[Any]) -> NDArray[Any]:
+        """Weights on conditioned features, shape (..., k), as weights on the features themselves, (..., d)."""
+        return weights @ self.matrix.T
+
+    def unfold(self, weights: NDArray[Any]) -> NDArray[Any]:
+        """Weights on the features, shape (..., d), as weights on conditioned features, (..., k)."""
+        return weights @ self.inverse.T
+
+    def _split(self) -> tuple[NDArray[np.float64], NDArray[np.float64] | float]:
+        """Rows for the columns, and the row of the constant column."""
+        return (self.matrix[:-1], self.matrix[-1]) if self.has_constant else (self.matrix, 0.0)

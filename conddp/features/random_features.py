@@ -1,0 +1,70 @@
+r"""Public columns widened by random hidden units: a nonlinear model that is linear in what has to be learned.
+
+The hidden units :math:`\tanh(w_k^\top z + b_k)` see standardised columns z. Their weights are drawn from a fixed seed
+and never trained, so they are public, and so are the expanded rows.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp.data.parts import PublicFeatures, require_public
+
+__all__ = ["Expansion"]
+
+HIDDEN_GAIN = 1.5  # standard deviation of what enters a hidden unit, for columns of unit variance
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """Random hidden units on public columns.
+
+    Privacy
+        Built from public columns and a fixed seed: no cost.
+
+    Parameters
+    ----------
+    weights : array of shape (width, d)
+        Of the columns themselves, in their own units.
+    biases : array of shape (width,)
+        All zero for a model without an intercept.
+    """
+
+    weights: NDArray[np.float64]
+    biases: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, public_features: PublicFeatures, width: int, *, constant: bool = True, seed: int = 0) -> "Expansion":
+        """Units for these columns.
+
+        Parameters
+        ----------
+        public_features : PublicFeatures
+            The columns.
+        width : int
+            Number of hidden units.
+        constant : bool
+            Whether the model has an intercept; without one the units are odd functions of the columns.
+        seed : int
+            Of the weights.
+        """
+        X = require_public(public_features, function="Expansion.of").values
+        center = X.mean(axis=0, dtype=np.float64) if constant else np.zeros(X.shape[1])
+        spread = np.sqrt(np.mean((X - center) ** 2, axis=0, dtype=np.float64))
+        varies = spread > 1e-12 * np.abs(center)
+        rng = np.random.default_rng(seed)
+        gain = HIDDEN_GAIN / math.sqrt(max(1, int(np.count_nonzero(varies))))
+        weights = rng.normal(scale=gain, size=(width, X.shape[1])) * varies / np.where(varies, spread, 1.0)
+        biases = rng.uniform(-1.0, 1.0, size=width) - weights @ center if constant else np.zeros(width)
+        return cls(weights, biases)
+
+    def transform(self, public_features: PublicFeatures) -> PublicFeatures:
+        """The columns and the hidden units beside them."""
+        public = require_public(public_features, function="Expansion.transform")
+        X = public.values.astype(np.float64, copy=False)
+        hidden = X @ self.weights.T
+        hidden += self.biases
+        np.tanh(hidden, out=hidden)
+        return PublicFeatures(np.column_stack([X, hidden]))

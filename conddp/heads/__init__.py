@@ -1,0 +1,28 @@
+"""Models: from features to a prediction, with gradients in closed form."""
+
+from conddp.heads.factorization import FactorizationMachine
+from conddp.heads.folding import move_parameters
+from conddp.heads.head import Head, Inputs, Layout, Trace
+from conddp.heads.input_layer import apply_input_layer, at_least, input_shapes, squared_norms, sum_input_layer
+from conddp.heads.jacobian import compute_jacobian
+from conddp.heads.linear import Linear
+from conddp.heads.mlp import MLP
+from conddp.heads.wide import Wide
+
+__all__ = [
+    "FactorizationMachine",
+    "Head",
+    "Inputs",
+    "Layout",
+    "Linear",
+    "MLP",
+    "Trace",
+    "Wide",
+    "apply_input_layer",
+    "at_least",
+    "compute_jacobian",
+    "input_shapes",
+    "move_parameters",
+    "squared_norms",
+    "sum_input_layer",
+]

@@ -1,0 +1,152 @@
+r"""Model heads with closed-form per-example gradients.
+
+Every head starts with a linear input layer :math:`u = \Theta_{pub} x_{pub} + \Theta_{priv} x_{priv}` that keeps
+public and private columns apart, and computes a scalar prediction :math:`f` from :math:`u`. The loss of a record is
+:math:`\tfrac12 (f - y)^2`, so its gradient is its residual times :math:`J_i = \partial f / \partial\theta`. For
+layers that are matrices, :math:`J_i` is an outer product per layer, and therefore
+
+* its norm is a product of two vector norms per layer, and
+* a weighted sum of all :math:`J_i` is one matrix product per layer,
+
+so that per-example gradients are never formed.
+
+Arrays carry a leading axis of K configurations, trained at once on the same records: parameters are one flat array
+of shape (K, P), activations have shape (K, width, n). Everything is written against the array API and runs on NumPy
+arrays and torch tensors alike.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import array_api_compat
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp.errors import SchemaError
+
+__all__ = [
+    "Head",
+    "Inputs",
+    "Layout",
+    "Trace",
+]
+
+Array = Any  # a NumPy array or a torch tensor
+Weights = Mapping[str, Array]
+
+SMALLEST_NORM = 1e-15  # shorter gradients are treated as this long: their squares may underflow in float32
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a head sees of the records: conditioned public columns and scaled private ones.
+
+    Parameters
+    ----------
+    public : array of shape (n, d_pub)
+        Conditioned public features, the constant column included.
+    private : array of shape (n, d_priv) or None
+        Private features, clamped and scaled by their declared bounds.
+    row_norms : array of shape (n,)
+        Euclidean norm of each whole row; made by :meth:`of`.
+    xp : module
+        The array namespace of all of them.
+    """
+
+    public: Array
+    private: Array | None
+    row_norms: Array
+    xp: Any = field(repr=False)
+
+    @classmethod
+    def of(cls, public: Array, private: Array | None = None) -> "Inputs":
+        """Inputs with their row norms.
+
+        Raises
+        ------
+        SchemaError
+            If a public feature is so large that products of features and weights would overflow.
+        """
+        xp = array_api_compat.array_namespace(public)
+        largest = float(xp.finfo(public.dtype).max) ** 0.25
+        if public.shape[0] * public.shape[1] and float(xp.max(xp.abs(public))) > largest:
+            raise SchemaError(f"a public feature exceeds {largest:.0e} in size. Scale the column down.")
+        squared = xp.sum(public * public, axis=1)
+        if private is not None:
+            squared = squared + xp.sum(private * private, axis=1)
+        return cls(public, private, xp.maximum(xp.sqrt(squared), SMALLEST_NORM), xp)
+
+    @property
+    def num_private(self) -> int:
+        """Number of private columns."""
+        return 0 if self.private is None else self.private.shape[1]
+
+    def take(self, index: Array) -> "Inputs":
+        """The records at these positions."""
+        private = None if self.private is None else self.private[index]
+        return Inputs(self.public[index], private, self.row_norms[index], self.xp)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each named weight lies in the flat parameter vector."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    spans: Mapping[str, slice] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        spans, start = {}, 0
+        for name, shape in self.shapes.items():
+            stop = start + int(np.prod(shape))
+            spans[name] = slice(start, stop)
+            start = stop
+        object.__setattr__(self, "spans", spans)
+
+    @property
+    def size(self) -> int:
+        """Number of parameters P."""
+        return sum(int(np.prod(shape)) for shape in self.shapes.values())
+
+    def views(self, parameters: Array) -> dict[str, Array]:
+        """Named weights of shape (K, ...) that share memory with ``parameters`` of shape (K, P)."""
+        K = parameters.shape[0]
+        return {name: parameters[:, self.spans[name]].reshape((K, *shape)) for name, shape in self.shapes.items()}
+
+
+@dataclass
+class Trace:
+    """What one pass over the records leaves behind.
+
+    Parameters
+    ----------
+    predictions : array of shape (K, n)
+        f of each record.
+    jacobian_norms : array of shape (K, n) or (n,)
+        Norm of the gradient of f by all parameters, for each record.
+    layers : list
+        What the head needs again to sum gradients.
+    """
+
+    predictions: Array
+    jacobian_norms: Array
+    layers: list[Any]
+
+
+class Head(Protocol):
+    """From features to a prediction, with gradients in closed form."""
+
+    def layout(self, num_public: int, num_private: int) -> Layout:
+        """Names and shapes of the weights for so many input columns."""
+
+    def initialize(self, layout: Layout, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Initial parameters, shape (P,), drawn without looking at data."""
+
+    def trace(self, weights: Weights, inputs: Inputs) -> Trace:
+        """Predictions and gradient norms of all records."""
+
+    def weighted_sum(self, weights: Weights, inputs: Inputs, trace: Trace, coefficients: Array, out: Weights) -> None:
+        """Write the sum over records of ``coefficients`` (K, n) times the gradient of f into ``out``."""
+
+    def predict(self, weights: Weights, public: Array, private: Array | None) -> Array:
+        """Predictions alone, shape (K, n)."""

@@ -1,0 +1,40 @@
+"""The linear head."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp.heads.head import Array, Inputs, Layout, Trace, Weights
+from conddp.heads.input_layer import apply_input_layer, input_shapes, sum_input_layer
+
+__all__ = ["Linear"]
+
+
+@dataclass(frozen=True)
+class Linear:
+    r"""Linear regression: :math:`f = \theta_{pub}^\top x_{pub} + \theta_{priv}^\top x_{priv}`.
+
+    The gradient norm of a record is the norm of its row, whatever the parameters, so clipping a gradient is clamping
+    its residual.
+    """
+
+    def layout(self, num_public: int, num_private: int) -> Layout:
+        """One weight per column."""
+        return Layout(input_shapes(1, num_public, num_private))
+
+    def initialize(self, layout: Layout, rng: np.random.Generator) -> NDArray[np.float64]:
+        """All zero: the middle of the label bounds is predicted at first."""
+        return np.zeros(layout.size)
+
+    def trace(self, weights: Weights, inputs: Inputs) -> Trace:
+        """Predictions and gradient norms of all records."""
+        return Trace(self.predict(weights, inputs.public, inputs.private), inputs.row_norms, [])
+
+    def weighted_sum(self, weights: Weights, inputs: Inputs, trace: Trace, coefficients: Array, out: Weights) -> None:
+        """Write the sum over records of ``coefficients`` times row into ``out``."""
+        sum_input_layer(inputs, coefficients[:, None, :], out)
+
+    def predict(self, weights: Weights, public: Array, private: Array | None) -> Array:
+        """Predictions alone, shape (K, n)."""
+        return apply_input_layer(weights, public, private)[:, 0, :]

@@ -1,0 +1,72 @@
+"""Linear terms beside a wide hidden layer."""
+
+from dataclasses import dataclass
+
+import array_api_compat
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp._validate import positive_integer
+from conddp.features.random_features import HIDDEN_GAIN
+from conddp.heads.head import Array, Inputs, Layout, Trace, Weights
+from conddp.heads.input_layer import apply_input_layer, at_least, input_shapes, squared_norms, sum_input_layer
+
+__all__ = ["Wide"]
+
+
+@dataclass(frozen=True)
+class Wide:
+    r"""Linear terms and one wide hidden layer beside them.
+
+    .. math:: f = u_0 + \sum_{k=1}^{w} v_k \tanh u_k, \qquad u = \Theta x
+
+    With many hidden units a good fit needs no change of their weights, only of :math:`v` and the linear terms, in which
+    the model is linear. :class:`~conddp.algorithms.cond_newton.CondNewton` makes use of that.
+
+    Parameters
+    ----------
+    width : int
+        Number of hidden units w.
+    """
+
+    width: int = 500
+
+    def __post_init__(self) -> None:
+        positive_integer(width=self.width)
+
+    def layout(self, num_public: int, num_private: int) -> Layout:
+        """A row of linear weights and ``width`` rows of hidden weights, then the output weights."""
+        return Layout({**input_shapes(1 + self.width, num_public, num_private), "output": (self.width,)})
+
+    def initialize(self, layout: Layout, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Hidden weights random, all others zero."""
+        parameters: NDArray[np.float64] = np.zeros((1, layout.size))
+        weights = layout.views(parameters)
+        inputs = [name for name in ("public", "private") if name in layout.shapes]
+        columns = sum(layout.shapes[name][1] for name in inputs)
+        for name in inputs:
+            weights[name][:, 1:] = rng.normal(scale=HIDDEN_GAIN / np.sqrt(columns), size=weights[name][:, 1:].shape)
+        return parameters.ravel()
+
+    def trace(self, weights: Weights, inputs: Inputs) -> Trace:
+        """Predictions and gradient norms of all records."""
+        xp = inputs.xp
+        embedded = apply_input_layer(weights, inputs.public, inputs.private)
+        hidden = xp.tanh(embedded[:, 1:, :])
+        slopes = xp.ones_like(embedded)
+        slopes[:, 1:, :] = weights["output"][:, :, None] * (1.0 - hidden * hidden)
+        squared = inputs.row_norms**2 * squared_norms(xp, slopes) + squared_norms(xp, hidden)
+        predictions = embedded[:, 0, :] + xp.sum(weights["output"][:, :, None] * hidden, axis=1)
+        return Trace(predictions, at_least(xp, xp.sqrt(squared)), [hidden, slopes])
+
+    def weighted_sum(self, weights: Weights, inputs: Inputs, trace: Trace, coefficients: Array, out: Weights) -> None:
+        """Write the sum over records of ``coefficients`` times gradient of f into ``out``."""
+        hidden, slopes = trace.layers
+        sum_input_layer(inputs, coefficients[:, None, :] * slopes, out)
+        out["output"][...] = (hidden @ coefficients[:, :, None])[:, :, 0]
+
+    def predict(self, weights: Weights, public: Array, private: Array | None) -> Array:
+        """Predictions alone, shape (K, n)."""
+        xp = array_api_compat.array_namespace(public)
+        embedded = apply_input_layer(weights, public, private)
+        return embedded[:, 0, :] + xp.sum(weights["output"][:, :, None] * xp.tanh(embedded[:, 1:, :]), axis=1)

@@ -1,0 +1,163 @@
+r"""Labels made up from public features, to choose settings and algorithms by: free, because no real label takes part.
+
+Labels are a signal plus residuals, moved into the declared range. The families differ in where the signal sits among
+the principal directions, in whether it is linear, in how heavy the tails of the residuals are, and in how much of the
+labels' variance is signal.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp.bounds import Bounds
+from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
+from conddp.data.records import Records
+from conddp.features.random_features import Expansion
+from conddp.features.whitening import Directions
+
+__all__ = ["FAMILIES", "Family", "Simulation", "simulate"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A way to make labels up.
+
+    Parameters
+    ----------
+    signal_share : float
+        Share of the labels' variance that the features explain.
+    exponent : float
+        Coefficients of whitened directions have variance proportional to the direction's variance to this power.
+    nonlinear : bool
+        Whether half of the signal comes from a few hidden units.
+    residuals : {"normal", "student", "lognormal"}
+        Law of the residuals: no tails, heavy tails on both sides (3 degrees of freedom), a heavy tail on one side.
+    skewed : bool
+        Whether signal and residuals multiply instead of adding up, as in prices and counts: most labels are small, and
+        a few large ones carry most of the variance.
+    spread : float
+        Standard deviation of the labels over the width of their range.
+    """
+
+    signal_share: float
+    exponent: float = 0.5
+    nonlinear: bool = False
+    residuals: Literal["normal", "student", "lognormal"] = "normal"
+    skewed: bool = False
+    spread: float = 0.12
+
+
+FAMILIES = (
+    Family(0.3, 0.0),
+    Family(0.3, 1.0, residuals="student"),
+    Family(0.3, 0.5, nonlinear=True, residuals="lognormal", spread=0.08),
+    Family(0.6, 0.5),
+    Family(0.6, 1.0, nonlinear=True, spread=0.2),
+    Family(0.6, 0.0, residuals="lognormal"),
+    Family(0.85, 0.0),
+    Family(0.85, 0.5, residuals="student", spread=0.2),
+    Family(0.85, 1.0, residuals="lognormal", spread=0.08),
+    Family(0.6, 0.5, skewed=True, spread=0.08),
+    Family(0.85, 1.0, skewed=True),
+)
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Made-up labels, and the truth about them.
+
+    Parameters
+    ----------
+    dataset : Records
+        Public features, made-up private ones if there are any, and labels between 0 and 1.
+    signal : array of shape (n,)
+        What the label of each record would be without its residual.
+    residual_variance : float
+        Variance of the residuals.
+    """
+
+    dataset: Records
+    signal: NDArray[np.float64]
+    residual_variance: float
+
+    def compute_error(self, predictions: NDArray[np.float64]) -> float:
+        """Expected squared error on new labels of the same records, over the variance of the residuals."""
+        return float(1 + np.mean((predictions - self.signal) ** 2) / self.residual_variance)
+
+
+def simulate(
+    public_features: PublicFeatures,
+    family: Family,
+    rng: np.random.Generator,
+    *,
+    constant: bool = True,
+    private: Mapping[str, Bounds] | None = None,
+) -> Simulation:
+    """Public features with made-up labels between 0 and 1, and with made-up private columns where bounds are given.
+
+    Privacy
+        Reads public columns only: no cost.
+
+    Parameters
+    ----------
+    public_features : PublicFeatures
+        The features.
+    family : Family
+        How labels are made up.
+    rng : numpy.random.Generator
+        For signal and residuals.
+    constant : bool
+        Whether the model will have an intercept.
+    private : mapping, optional
+        Declared ranges of private columns, by name. Each is drawn around a random place of its range, with a random
+        spread, and carries as much of the signal as one direction of the public columns.
+    """
+    directions = Directions.of(public_features, constant=constant)
+    n = len(directions.rows)
+    slopes = slice(int(constant), None)
+    deviations = directions.variances[slopes] ** (family.exponent / 2)
+    signal = _standardize(directions.rows[:, slopes] @ (deviations * rng.normal(size=len(deviations))))
+    made_up = _draw_private(private, n, rng) if private else None
+    if made_up is not None:
+        columns = np.column_stack([_standardize(column) for column in made_up.values.T])
+        part = _standardize(columns @ rng.normal(size=columns.shape[1]))
+        signal = _standardize(np.sqrt(len(deviations)) * signal + np.sqrt(columns.shape[1]) * part)
+    if family.nonlinear:
+        seed = int(rng.integers(2**32))
+        hidden = Expansion.of(public_features, 8, seed=seed).transform(public_features).values[:, -8:]
+        signal = _standardize(signal + _standardize(hidden @ rng.normal(size=8)))
+    draw = {
+        "normal": lambda: rng.normal(size=n),
+        "student": lambda: rng.standard_t(3, size=n),
+        "lognormal": lambda: rng.lognormal(sigma=1.0, size=n),
+    }
+    residual = _standardize(draw[family.residuals]())
+    share = family.signal_share
+    signal, residual = np.sqrt(share) * signal, np.sqrt(1 - share) * residual
+    if family.skewed:
+        signal, residual = np.clip(signal, -3.0, 3.0), np.clip(residual, -3.0, 3.0)  # no record outweighs all others
+        whole, signal = np.exp(1.2 * (signal + residual)), np.exp(1.2 * signal)
+        signal *= (whole @ signal) / (signal @ signal)  # the residual has no part along the signal
+        signal, residual = (signal - signal.mean()) / whole.std(), (whole - signal) / whole.std()
+        residual -= residual.mean()
+    middle = rng.uniform(0.1, 0.3) if family.skewed else rng.uniform(0.3, 0.7)
+    signal = np.clip(middle + family.spread * signal, 0.0, 1.0)
+    residual *= family.spread
+    label = Labels(np.clip(signal + residual, 0.0, 1.0), Bounds(0.0, 1.0))
+    return Simulation(Records(public_features, made_up, label), signal, float(residual.var()))
+
+
+def _draw_private(private: Mapping[str, Bounds], n: int, rng: np.random.Generator) -> PrivateFeatures:
+    columns = []
+    for each in private.values():
+        middle, spread = rng.uniform(0.25, 0.75), rng.uniform(0.1, 0.3)
+        columns.append(each.clamp(each.low + each.width * (middle + spread * rng.normal(size=n))))
+    return PrivateFeatures(np.column_stack(columns), tuple(private.values()), tuple(private))
+
+
+def _standardize(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    deviation = values.std()
+    return np.asarray((values - values.mean()) / (deviation if deviation > 0 else 1.0))

@@ -1,0 +1,133 @@
+"""A trained model in the user's own features and units."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp.bounds import Bounds
+from conddp.data.parts import PrivateFeatures, PublicFeatures
+from conddp.data.scaling import private_unit, restore_label, scale_private
+from conddp.heads.head import Head, Layout
+from conddp.heads.linear import Linear
+from conddp.models.diagnostics import Diagnostics
+from conddp.privacy.guarantee import Guarantee
+
+__all__ = [
+    "FitResult",
+    "FittedModel",
+]
+
+NUM_COMPARED = 1000  # public rows on which predictions of iterates are compared
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """A head with its parameters on the public features themselves and on private features scaled by their bounds.
+
+    Everything in it has been released under the guarantee; nothing in it is private any more.
+
+    Parameters
+    ----------
+    head, layout : Head, Layout
+        The model.
+    parameters : array of shape (P,)
+        On the public columns, the constant column last if there is one.
+    has_constant : bool
+        Whether there is an intercept; labels and private columns are then centred on the middle of their bounds.
+    label_bounds : Bounds
+        Declared range of the label.
+    private_bounds : tuple of Bounds
+        Declared ranges of the private columns.
+    """
+
+    head: Head
+    layout: Layout
+    parameters: NDArray[np.float64]
+    has_constant: bool
+    label_bounds: Bounds
+    private_bounds: tuple[Bounds, ...] = ()
+
+    def predict(self, public: PublicFeatures, private: PrivateFeatures | None = None) -> NDArray[np.float64]:
+        """Predictions in the label's units, clamped to its bounds; private columns are clamped as in training."""
+        X = public.values.astype(np.float64, copy=False)
+        if self.has_constant:
+            X = np.column_stack([X, np.ones(len(X))])
+        scaled = None if private is None else scale_private(private, center=self.has_constant)
+        weights = self.layout.views(self.parameters[None])
+        predictions = self.head.predict(weights, X, scaled)[0]
+        return restore_label(predictions, self.label_bounds, center=self.has_constant)
+
+    def measure_distances(
+        self, iterates: Sequence[NDArray[np.float64]], public_features: PublicFeatures
+    ) -> tuple[float, ...]:
+        """Root mean square distance of the predictions of iterates, by their parameters, from those of this model.
+
+        Privacy
+            Predicts for the first 1000 public rows, with private columns at the middle of their ranges: no cost.
+        """
+        rows = PublicFeatures(public_features.values[:NUM_COMPARED], public_features.names)
+        private = None
+        if self.private_bounds:
+            middle = [[bounds.midpoint for bounds in self.private_bounds]] * len(rows.values)
+            private = PrivateFeatures(np.array(middle), self.private_bounds)
+        final = self.predict(rows, private)
+        predictions = (replace(self, parameters=each).predict(rows, private) for each in iterates)
+        return tuple(float(np.sqrt(np.mean((each - final) ** 2))) for each in predictions)
+
+    def compute_linear_coefficients(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+        """Coefficients of public and of private columns, and the intercept, in the user's units; linear heads only."""
+        if not isinstance(self.head, Linear):
+            raise ValueError(f"only a linear head has coefficients, this one is {self.head}.")
+        weights = self.layout.views(self.parameters[None])
+        public = self.label_bounds.width * weights["public"][0, 0]
+        private = np.empty(0)
+        if self.private_bounds:
+            units = np.array([private_unit(bounds) for bounds in self.private_bounds])
+            private = self.label_bounds.width * weights["private"][0, 0] / units
+        if not self.has_constant:
+            return public, private, 0.0
+        midpoints = np.array([bounds.midpoint for bounds in self.private_bounds])
+        intercept = self.label_bounds.midpoint + float(public[-1]) - float(private @ midpoints)
+        return public[:-1], private, intercept
+
+    def compute_linear_deviations(self, covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Standard deviations of the coefficients of public and private columns and of the intercept.
+
+        Parameters
+        ----------
+        covariance : array of shape (P, P)
+            Of the parameters.
+        """
+
+        def compute(parameters: NDArray[np.float64]) -> NDArray[np.float64]:
+            public, private, intercept = replace(self, parameters=parameters).compute_linear_coefficients()
+            return np.concatenate([public, private, [intercept]])
+
+        origin = compute(np.zeros_like(self.parameters))
+        slopes = np.column_stack([compute(unit) - origin for unit in np.eye(len(self.parameters))])
+        return np.asarray(np.sqrt(np.maximum(((slopes @ covariance) * slopes).sum(axis=1), 0.0)))
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """What an algorithm gives back.
+
+    Parameters
+    ----------
+    model : FittedModel
+        In the user's features and units.
+    guarantee : Guarantee
+        What it promises.
+    settings : mapping
+        Every choice that was made, by name; all of them public.
+    diagnostics : Diagnostics
+        The course of the fit, and the uncertainty of its coefficients.
+    """
+
+    model: FittedModel
+    guarantee: Guarantee
+    settings: Mapping[str, Any]
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)

@@ -1,0 +1,16 @@
+"""What to expect of a fit, from public columns and simulated labels."""
+
+from conddp.planning.comparison import Comparison, compare_algorithms
+from conddp.planning.plan import Plan, make_plan
+from conddp.planning.runner import ProgressReport, Store, WorkerDied, run_cells
+
+__all__ = [
+    "Comparison",
+    "Plan",
+    "ProgressReport",
+    "Store",
+    "WorkerDied",
+    "compare_algorithms",
+    "make_plan",
+    "run_cells",
+]

@@ -1,0 +1,278 @@
+"""Algorithms compared on simulated labels, over a range of budgets: free, because no real label takes part."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from conddp._validate import one_of, positive, positive_integer
+from conddp.algorithms import NonPrivate
+from conddp.bounds import Bounds
+from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
+from conddp.data.records import Records
+from conddp.errors import CondDPError, NotCalibrated, PrivacyError, SchemaError
+from conddp.estimators import ALGORITHMS, HEADS
+from conddp.labels.simulation import FAMILIES, simulate
+from conddp.planning.runner import ProgressReport, run_cells
+from conddp.privacy.accounting import check_delta
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.randomness import RandomSource
+
+__all__ = ["Comparison", "compare_algorithms"]
+
+EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
+MOST_RECORDS = 50_000
+CANDIDATES = ("auto", "cond-dp", "switch-cond-dp", "dpsgd", "one-shot", "rr-on-bins", "weighted-llp", "mean")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Errors of algorithms on simulated labels.
+
+    An error is the expected squared error on new labels of the same records, over that of non-private least squares on
+    the same simulated labels.
+
+    Parameters
+    ----------
+    num_records, num_public, num_private : int
+        Size of the data.
+    num_simulated : int
+        Records that labels were made up for: all, or a sample of many. With fewer records errors are larger, so what a
+        sample shows is on the safe side.
+    head : str
+        The model.
+    delta : float
+        Of every fit.
+    neighbouring : Neighbouring
+        The relation.
+    epsilons : tuple of float
+        The budgets.
+    errors : mapping
+        By algorithm: one tuple per epsilon, with one error per set of simulated labels.
+    constant : tuple of float
+        Error of the mean of the labels without privacy, for every set of simulated labels.
+    skipped : mapping
+        Algorithms that cannot be used here, and why.
+    """
+
+    num_records: int
+    num_public: int
+    num_private: int
+    num_simulated: int
+    head: str
+    delta: float
+    neighbouring: Neighbouring
+    epsilons: tuple[float, ...]
+    errors: Mapping[str, tuple[tuple[float, ...], ...]]
+    constant: tuple[float, ...]
+    skipped: Mapping[str, str]
+
+    @property
+    def num_simulations(self) -> int:
+        """Sets of simulated labels."""
+        return len(self.constant)
+
+    def mean(self, algorithm: str) -> list[float]:
+        """Geometric mean of the errors at each epsilon."""
+        return [_geometric_mean(errors) for errors in self.errors[algorithm]]
+
+    def spread(self, algorithm: str) -> tuple[list[float], list[float]]:
+        """Lowest and highest error at each epsilon."""
+        errors = self.errors[algorithm]
+        return [min(each) for each in errors], [max(each) for each in errors]
+
+    @property
+    def mean_constant(self) -> float:
+        """Geometric mean of the errors of the mean alone."""
+        return _geometric_mean(self.constant)
+
+    def rank(self, epsilon: float) -> list[tuple[str, float]]:
+        """Algorithms with their mean errors at one of the budgets, the best first."""
+        place = self.epsilons.index(epsilon)
+        means = {name: self.mean(name)[place] for name in self.errors}
+        return sorted(means.items(), key=lambda pair: pair[1])
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Comparison":
+        """The comparison that was stored."""
+        return cls(
+            **{
+                **stored,
+                "neighbouring": Neighbouring(stored["neighbouring"]),
+                "epsilons": tuple(stored["epsilons"]),
+                "errors": {name: tuple(map(tuple, errors)) for name, errors in stored["errors"].items()},
+                "constant": tuple(stored["constant"]),
+            }
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison as it is stored."""
+        return {**asdict(self), "neighbouring": self.neighbouring.value}
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """Fits of all algorithms at one budget to one set of simulated labels."""
+
+    family: int
+    draw: int
+    epsilon: float
+    work: float = 1.0
+
+
+@dataclass(frozen=True)
+class _Answer:
+    errors: Mapping[str, float]
+    constant: float
+    skipped: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """What all cells share."""
+
+    public: PublicFeatures
+    private: Mapping[str, Bounds]
+    algorithms: tuple[str, ...]
+    head: str
+    delta: float
+    neighbouring: Neighbouring
+
+
+def compare_algorithms(
+    public_features: PublicFeatures,
+    *,
+    private: Mapping[str, Bounds] | None = None,
+    algorithms: Sequence[str] = CANDIDATES,
+    head: str = "linear",
+    epsilons: Sequence[float] = EPSILONS,
+    delta: float = 1e-6,
+    neighbouring: Neighbouring = Neighbouring.REPLACE,
+    num_draws: int = 1,
+    num_workers: int | None = 1,
+    report: ProgressReport | None = None,
+) -> Comparison:
+    """Fit algorithms to labels made up from public features, and compare their errors.
+
+    Privacy
+        Sees public columns and declared bounds only: no cost. Labels and private columns are made up.
+
+    Parameters
+    ----------
+    public_features : PublicFeatures
+        The features.
+    private : mapping, optional
+        Declared ranges of the private columns, by name.
+    algorithms : sequence of str
+        By name; those that cannot be used here are skipped, and the result says why.
+    head : str
+        The model, by name.
+    epsilons : sequence of float
+        Budgets.
+    delta : float
+        Of every fit.
+    neighbouring : Neighbouring
+        The relation.
+    num_draws : int
+        Sets of labels from each family of :data:`conddp.labels.simulation.FAMILIES`.
+    num_workers : int, optional
+        Processes; as many as there are cores if None.
+    report : callable, optional
+        Called with the number of steps done, of all steps, and the seconds left.
+    """
+    if len(public_features.values) < 2:
+        raise SchemaError("labels can be simulated for two records or more, but there is one.")
+    for epsilon in epsilons:
+        positive(epsilon=epsilon)
+    for name in algorithms:
+        one_of(ALGORITHMS, algorithm=name)
+    one_of(HEADS, head=head)
+    check_delta(delta)
+    positive_integer(num_draws=num_draws)
+    algorithms, epsilons = tuple(dict.fromkeys(algorithms)), tuple(sorted(set(map(float, epsilons))))
+    sample = _sample(public_features)
+    setting = _Setting(sample, dict(private or {}), algorithms, head, delta, neighbouring)
+    skipped = dict(_list_unusable(setting))
+    usable = tuple(name for name in algorithms if name not in skipped)
+    setting = replace(setting, algorithms=usable)
+    labels = [(family, draw) for family in range(len(FAMILIES)) for draw in range(num_draws)]
+    cells = [_Cell(family, draw, epsilon) for family, draw in labels for epsilon in epsilons]
+    answers = run_cells(cells, partial(_compute, setting), num_workers=num_workers, report=report)
+    for answer in answers.values():
+        skipped |= answer.skipped
+    errors = {
+        name: tuple(tuple(answers[_Cell(*each, epsilon)].errors[name] for each in labels) for epsilon in epsilons)
+        for name in usable
+        if name not in skipped
+    }
+    if not errors:
+        raise PrivacyError(f"no algorithm of {list(algorithms)} can be used here: {' '.join(skipped.values())}")
+    return Comparison(
+        len(public_features.values),
+        public_features.values.shape[1],
+        len(private or {}),
+        len(sample.values),
+        head,
+        delta,
+        neighbouring,
+        epsilons,
+        errors,
+        tuple(answers[_Cell(*each, epsilons[0])].constant for each in labels),
+        skipped,
+    )
+
+
+def _sample(public_features: PublicFeatures) -> PublicFeatures:
+    """Enough records to tell algorithms apart."""
+    n = len(public_features.values)
+    if n <= MOST_RECORDS:
+        return public_features
+    chosen = np.sort(np.random.default_rng(0).choice(n, MOST_RECORDS, replace=False))
+    return PublicFeatures(public_features.values[chosen], public_features.names)
+
+
+def _list_unusable(setting: _Setting) -> Iterator[tuple[str, str]]:
+    """Algorithms that refuse such data or such a model, with their reasons; names and types are all that counts."""
+    private = None
+    if setting.private:
+        middle = np.array([[bounds.midpoint for bounds in setting.private.values()]])
+        private = PrivateFeatures(middle, tuple(setting.private.values()), tuple(setting.private))
+    one_record = PublicFeatures(setting.public.values[:1], setting.public.names)
+    example = Records(one_record, private, Labels(np.array([0.5]), Bounds(0.0, 1.0)))
+    for name in setting.algorithms:
+        try:
+            ALGORITHMS[name].check(example, HEADS[setting.head], setting.neighbouring)
+        except (CondDPError, ValueError) as error:
+            yield name, str(error)
+
+
+def _compute(setting: _Setting, cell: _Cell) -> _Answer:
+    """Simulate labels and fit every algorithm to them; the same labels at every epsilon."""
+    rng = np.random.default_rng((cell.family, cell.draw))
+    simulated = simulate(setting.public, FAMILIES[cell.family], rng, private=setting.private)
+    dataset, head = simulated.dataset, HEADS[setting.head]
+    budget = PrivacyBudget(cell.epsilon, setting.delta)
+    optimum = NonPrivate().fit(dataset, budget).model
+    reference = simulated.compute_error(optimum.predict(dataset.public, dataset.private))
+    mean = np.full(dataset.num_records, dataset.label.values.mean())
+    errors, skipped = {}, {}
+    for name in setting.algorithms:
+        source = RandomSource.of(cell.family * 1009 + cell.draw)
+        try:
+            fitted = ALGORITHMS[name].fit(
+                dataset, budget, head=head, neighbouring=setting.neighbouring, random_source=source
+            )
+        except NotCalibrated as error:
+            skipped[name] = str(error)
+            continue
+        predictions = fitted.model.predict(dataset.public, dataset.private)
+        errors[name] = simulated.compute_error(predictions) / reference
+    return _Answer(errors, simulated.compute_error(mean) / reference, skipped)
+
+
+def _geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(sum(math.log(value) for value in values) / len(values))

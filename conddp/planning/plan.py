@@ -1,0 +1,162 @@
+"""What a private model can be expected to do, said before a label is read."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from conddp._validate import positive
+from conddp.data.parts import PublicFeatures
+from conddp.data.schema import Schema
+from conddp.planning.comparison import EPSILONS, Comparison, compare_algorithms
+from conddp.planning.runner import ProgressReport
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.theory.design import Design
+
+__all__ = ["Plan", "make_plan"]
+
+ALGORITHMS = ("auto", "cond-dp", "dpsgd", "rr-on-bins", "mean")
+CLOSE = 1.02  # an algorithm this much better than the default is worth naming it
+GOOD = 1.05  # times the error of least squares without privacy
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What public columns and declared bounds say about a fit.
+
+    Parameters
+    ----------
+    schema : Schema
+        The columns.
+    epsilon : float
+        The budget that was asked for; ``comparison`` has it among others.
+    design : Design
+        Facts about the public columns.
+    comparison : Comparison
+        Errors to be expected, from simulated labels.
+    """
+
+    schema: Schema
+    epsilon: float
+    design: Design
+    comparison: Comparison
+
+    def expect_noise(self) -> list[tuple[float, float, float, float]]:
+        """Root mean square noise of predictions from one release, in the label's units, by theory.
+
+        One line per epsilon, with the noise for columns as they are, scaled, and conditioned.
+        """
+        assert self.schema.label.bounds is not None  # Column has made sure
+        width, design, neighbouring = self.schema.label.bounds.width, self.design, self.comparison.neighbouring
+        lines = []
+        for epsilon in self.comparison.epsilons:
+            budget = PrivacyBudget(epsilon, self.comparison.delta)
+            costs = (design.plain_cost, design.scaled_cost, design.conditioned_cost)
+            plain, scaled, conditioned = (design.expect_noise(cost, width, budget, neighbouring) for cost in costs)
+            lines.append((epsilon, plain, scaled, conditioned))
+        return lines
+
+    @property
+    def algorithm(self) -> str:
+        """The algorithm to use: the default, unless another one is clearly better."""
+        ranked = self.comparison.rank(self.epsilon)
+        errors = dict(ranked)
+        best, error = ranked[0]
+        return "auto" if "auto" in errors and errors["auto"] < CLOSE * error else best
+
+    @property
+    def recommendation(self) -> str:
+        """What to do and why, in a few sentences."""
+        return " ".join(self._advise())
+
+    def _advise(self) -> Iterator[str]:
+        errors = dict(self.comparison.rank(self.epsilon))
+        name, error, constant = self.algorithm, errors[self.algorithm], self.comparison.mean_constant
+        head = self.comparison.head
+        called = "the default algorithm" if name == "auto" else f"algorithm '{name}'"
+        yield (
+            f"Use {called} with a {head} head. At epsilon {self.epsilon:g} its error on simulated labels is "
+            f"{error:.3f} times that of linear least squares without privacy; the mean alone has {constant:.3f} times."
+        )
+        others = {other: value for other, value in errors.items() if other not in (name, "mean")}
+        if others:
+            runner_up = min(others, key=lambda other: others[other])
+            comes = "does as well, with" if others[runner_up] < error else "comes next, with"
+            yield f"'{runner_up}' {comes} {others[runner_up]:.3f} times."
+        if error > 0.97 * constant:
+            yield (
+                "That is no better than the mean: at this budget these records cannot carry a model. More records, "
+                "fewer columns or a larger epsilon would help."
+            )
+        means = dict(zip(self.comparison.epsilons, self.comparison.mean(name), strict=True))
+        enough = [epsilon for epsilon, mean in means.items() if mean <= GOOD]
+        if enough and enough[0] < self.epsilon:
+            yield f"Epsilon {enough[0]:g} would already be within {GOOD - 1:.0%} of least squares."
+        elif enough and enough[0] > self.epsilon:
+            yield f"Within {GOOD - 1:.0%} of least squares it is from epsilon {enough[0]:g} on."
+        elif not enough:
+            yield f"Within {GOOD - 1:.0%} of least squares it is at none of these budgets."
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Plan":
+        """The plan that was stored."""
+        return cls(
+            Schema.from_toml(stored["schema"]),
+            stored["epsilon"],
+            Design.from_json(stored["design"]),
+            Comparison.from_json(stored["comparison"]),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as it is stored."""
+        return {
+            "schema": self.schema.to_toml(),
+            "epsilon": self.epsilon,
+            "design": self.design.to_json(),
+            "comparison": self.comparison.to_json(),
+        }
+
+
+def make_plan(
+    public_features: PublicFeatures,
+    schema: Schema,
+    *,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    algorithms: Sequence[str] = ALGORITHMS,
+    head: str = "linear",
+    neighbouring: Neighbouring = Neighbouring.REPLACE,
+    num_draws: int = 1,
+    num_workers: int | None = 1,
+    report: ProgressReport | None = None,
+) -> Plan:
+    """Look at public columns and try algorithms on simulated labels.
+
+    Privacy
+        Sees public columns, names and declared bounds only: no cost.
+
+    Parameters
+    ----------
+    public_features : PublicFeatures
+        The public columns of ``schema``.
+    schema : Schema
+        Roles and declared bounds of all columns.
+    epsilon, delta : float
+        The budget of the fit to come; other epsilons are tried beside it.
+    algorithms, head, neighbouring, num_draws, num_workers, report
+        As in :func:`~conddp.planning.comparison.compare_algorithms`.
+    """
+    positive(epsilon=epsilon)
+    comparison = compare_algorithms(
+        public_features,
+        private=dict(zip(schema.private, schema.private_bounds, strict=True)),
+        algorithms=algorithms,
+        head=head,
+        epsilons=(*EPSILONS, epsilon),
+        delta=delta,
+        neighbouring=neighbouring,
+        num_draws=num_draws,
+        num_workers=num_workers,
+        report=report,
+    )
+    return Plan(schema, float(epsilon), Design.of(public_features), comparison)

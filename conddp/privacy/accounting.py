@@ -1,0 +1,326 @@
+r"""What noise costs: (epsilon, delta) of a run of noisy steps, and the noise for a given (epsilon, delta).
+
+Conventions, once for the whole library:
+
+* ``noise_multiplier`` is the standard deviation of the noise divided by the clip norm of one record;
+* full-batch steps compose to one Gaussian release, accounted exactly (Balle and Wang 2018, arXiv
+  1805.06530v2, Theorem 8); Poisson-sampled steps are accounted with privacy loss distributions
+  (dp-accounting), whose answers are upper bounds at every discretisation;
+* Renyi accounting is not used: under replacement it is stated for another convention and is looser.
+
+Under ``REPLACE`` the Poisson accountant compares the mixtures :math:`q N(-c) + (1-q) N(0)` and
+:math:`q N(c) + (1-q) N(0)`. That pair is supported numerically as the worst one and is not proved to be
+(arXiv 2405.20769 shows where such claims fail), so the guarantee of a mini-batch run says so. Full-batch
+accounting rests on no such assumption.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from scipy.special import log_ndtr
+
+from conddp._validate import in_range, positive, positive_integer
+from conddp.cache import ContentCache, cache_folder
+from conddp.errors import NotCalibrated
+from conddp.privacy.neighbouring import Neighbouring
+
+__all__ = [
+    "GaussianEvent",
+    "calibrate_gaussian_mu",
+    "calibrate_noise_multiplier",
+    "check_delta",
+    "compute_epsilon",
+    "compute_gaussian_delta",
+    "compute_gaussian_epsilon",
+]
+
+COARSEST_INTERVAL = 1e-3  # of the privacy loss grid; the error it makes is absolute and on the safe side
+FINEST_INTERVAL = 1e-7
+TIGHTNESS = 1e-3  # refine until epsilon moves by less than this share
+SMALLEST_EPSILON = 1e-6  # for which noise is calibrated
+CALIBRATIONS = "calibrations-v2.jsonl"  # in the cache folder
+_SAFETY = 1e-9  # root finding stops this close; the answer is moved to the safe side by it
+
+
+@dataclass(frozen=True)
+class GaussianEvent:
+    """A run of ``num_steps`` Gaussian releases of clipped sums: everything that accounting needs.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Standard deviation of the noise over the clip norm.
+    num_steps : int
+        Number of releases.
+    sampling_probability : float
+        Chance of each record to take part in a step (Poisson sampling); 1 is the full batch.
+    neighbouring : Neighbouring
+        The relation under which the run is to be accounted.
+    """
+
+    noise_multiplier: float
+    num_steps: int
+    sampling_probability: float = 1.0
+    neighbouring: Neighbouring = Neighbouring.REPLACE
+
+    def __post_init__(self) -> None:
+        positive(noise_multiplier=self.noise_multiplier, sampling_probability=self.sampling_probability)
+        in_range(0.0, 1.0, sampling_probability=self.sampling_probability)
+        positive_integer(num_steps=self.num_steps)
+
+    @property
+    def is_full_batch(self) -> bool:
+        """Whether every record takes part in every step, so that accounting is exact."""
+        return self.sampling_probability == 1.0
+
+    def __str__(self) -> str:
+        """A sentence for the guarantee."""
+        noise = f"noise multiplier {self.noise_multiplier:.4g}"
+        if self.is_full_batch:
+            what = "1 Gaussian release" if self.num_steps == 1 else f"{self.num_steps} full-batch Gaussian releases"
+            return f"{what} with {noise} {'was' if self.num_steps == 1 else 'were'} accounted exactly."
+        caveat = (
+            " (its pair of worst-case outputs under replacement is supported numerically, not proved)"
+            if self.neighbouring is Neighbouring.REPLACE
+            else ""
+        )
+        return (
+            f"{self.num_steps} Poisson-sampled Gaussian releases (sampling probability "
+            f"{self.sampling_probability:.4g}, {noise}) were accounted by privacy loss distributions{caveat}."
+        )
+
+    @property
+    def mu(self) -> float:
+        """Sensitivity over standard deviation of the one Gaussian that a full-batch run amounts to."""
+        if not self.is_full_batch:
+            raise ValueError("A Poisson-sampled run is not a single Gaussian; use compute_epsilon.")
+        return self.neighbouring.sensitivity(1.0) * math.sqrt(self.num_steps) / self.noise_multiplier
+
+
+def compute_gaussian_delta(mu: float, epsilon: float) -> float:
+    r"""Exact delta of the Gaussian mechanism whose sensitivity is ``mu`` standard deviations.
+
+    .. math:: \delta = \Phi(\mu/2 - \epsilon/\mu) - e^\epsilon \Phi(-\mu/2 - \epsilon/\mu)
+
+    Examples
+    --------
+    >>> round(compute_gaussian_delta(1 / 4.2247, 1.0) * 1e6, 3)
+    1.0
+    """
+    return math.exp(_log_gaussian_delta(mu, epsilon))
+
+
+def compute_gaussian_epsilon(mu: float, delta: float) -> float:
+    """Smallest epsilon of the Gaussian mechanism at ``delta``, exact up to 1e-9 on the safe side."""
+    check_delta(delta)
+    if compute_gaussian_delta(mu, 0.0) <= delta:
+        return 0.0
+    high = 1.0
+    while compute_gaussian_delta(mu, high) > delta:
+        high *= 2
+    root = _bisect(lambda epsilon: delta - compute_gaussian_delta(mu, epsilon), 0.0, high)
+    return root * (1 + _SAFETY)
+
+
+def calibrate_gaussian_mu(epsilon: float, delta: float) -> float:
+    """Largest ratio of sensitivity to standard deviation that gives (epsilon, delta); 1 / sigma_1.
+
+    Raises
+    ------
+    NotCalibrated
+        If epsilon is so small that the difference of chances it allows is lost in rounding.
+    """
+    positive(epsilon=epsilon)
+    check_delta(delta)
+    if epsilon < SMALLEST_EPSILON:
+        raise NotCalibrated(
+            f"epsilon={epsilon:g} is below {SMALLEST_EPSILON:g}, where rounding would decide. Raise epsilon."
+        )
+
+    def excess(log_mu: float) -> float:
+        return _log_gaussian_delta(math.exp(log_mu), epsilon) - math.log(delta)
+
+    return math.exp(_bisect(excess, math.log(1e-12), math.log(1e6))) * (1 - _SAFETY)
+
+
+def compute_epsilon(event: GaussianEvent, delta: float) -> float:
+    """Epsilon that a run spends at ``delta``, under the event's own neighbouring relation.
+
+    Privacy
+        Reads no data. Exact for full batches; for Poisson sampling an upper bound, refined until it
+        moves by less than 0.1 %.
+
+    Examples
+    --------
+    >>> round(compute_epsilon(GaussianEvent(noise_multiplier=10.0, num_steps=16), 1e-6), 3)
+    3.797
+    """
+    check_delta(delta)
+    if event.is_full_batch:
+        return compute_gaussian_epsilon(event.mu, delta)
+    interval = COARSEST_INTERVAL
+    epsilon = _compute_epsilon_by_pld(event, delta, interval)
+    while interval > FINEST_INTERVAL:
+        interval /= 10
+        finer = _compute_epsilon_by_pld(event, delta, interval)
+        moved = abs(epsilon - finer)
+        epsilon = min(epsilon, finer)
+        if moved <= TIGHTNESS * epsilon:
+            break
+    return epsilon
+
+
+def calibrate_noise_multiplier(
+    epsilon: float,
+    delta: float,
+    *,
+    num_steps: int,
+    sampling_probability: float = 1.0,
+    neighbouring: Neighbouring = Neighbouring.REPLACE,
+) -> float:
+    """Smallest noise multiplier (standard deviation over clip norm) that gives (epsilon, delta).
+
+    Privacy
+        Reads no data. The answer never gives less privacy than asked for; it is within 0.1 % of the
+        smallest that the accountant can certify.
+
+    Examples
+    --------
+    >>> round(calibrate_noise_multiplier(1.0, 1e-6, num_steps=128), 2)
+    95.59
+    """
+    positive(epsilon=epsilon)
+    check_delta(delta)
+    in_range(0.0, 1.0, sampling_probability=sampling_probability)
+    positive(sampling_probability=sampling_probability)
+    positive_integer(num_steps=num_steps)
+    mu = calibrate_gaussian_mu(epsilon, delta)
+    if sampling_probability == 1.0:
+        return neighbouring.sensitivity(1.0) * math.sqrt(num_steps) / mu
+
+    cache = ContentCache(cache_folder() / CALIBRATIONS)
+    key = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "num_steps": num_steps,
+        "sampling_probability": sampling_probability,
+        "neighbouring": neighbouring.value,
+        "accountant": f"dp-accounting {version('dp-accounting')}",
+    }
+    cached = cache.get(key)
+    if cached is not None:
+        return float(cached)
+
+    def event(noise_multiplier: float) -> GaussianEvent:
+        return GaussianEvent(noise_multiplier, num_steps, sampling_probability, neighbouring)
+
+    guess = _central_limit_noise_multiplier(mu, num_steps, sampling_probability, neighbouring)
+    found = _calibrate_by_pld(event, epsilon, delta, guess=guess)
+    cache.put(key, found)
+    return found
+
+
+def _bisect(rising: Callable[[float], float], low: float, high: float) -> float:
+    """Where a rising function crosses zero, to the last digits; done here because scipy.optimize is slow to import."""
+    while high - low > 1e-13 * max(1.0, abs(low)):
+        middle = (low + high) / 2
+        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
+    return (low + high) / 2
+
+
+def _log_gaussian_delta(mu: float, epsilon: float) -> float:
+    """Logarithm of delta, at least -1e6 so that root finding has finite numbers."""
+    log_first = float(log_ndtr(mu / 2 - epsilon / mu))
+    log_second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+    share = -math.expm1(min(log_second - log_first, 0.0))  # of the first term that the second leaves
+    return max(log_first + math.log(share), -1e6) if share > 0 else -1e6
+
+
+def check_delta(delta: float) -> None:
+    """Raise ValueError unless delta lies strictly between 0 and 1."""
+    if not 0.0 < delta < 1.0:
+        raise ValueError(
+            f"delta must lie strictly between 0 and 1, got delta={delta!r}. Gaussian noise cannot give delta = 0; "
+            "a usual choice is well below one over the number of records."
+        )
+
+
+def _central_limit_noise_multiplier(
+    mu: float, num_steps: int, sampling_probability: float, neighbouring: Neighbouring
+) -> float:
+    r"""Where the noise multiplier tends for many steps: slightly optimistic, so a first guess only.
+
+    With :math:`s` the multiplier, the limit is :math:`\mu = q\sqrt{T(e^{1/s^2}-1)}` under ZERO_OUT and
+    :math:`\mu = q\sqrt{2T(e^{1/s^2}-e^{-1/s^2})}` under REPLACE.
+    """
+    square = mu**2 / (num_steps * sampling_probability**2)
+    if neighbouring is Neighbouring.REPLACE:
+        inverse_variance = math.asinh(square / 4)  # 2 (e^v - e^-v) = 4 sinh v
+    else:
+        inverse_variance = math.log1p(square)
+    return 1 / math.sqrt(inverse_variance)
+
+
+def _compute_epsilon_by_pld(event: GaussianEvent, delta: float, interval: float) -> float:
+    """Upper bound on epsilon from a privacy loss distribution on a grid of the given interval."""
+    # Imported here: it takes most of a second, and full-batch work never needs it.
+    from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
+    from dp_accounting.pld import PLDAccountant
+
+    relation = {
+        Neighbouring.REPLACE: NeighboringRelation.REPLACE_ONE,
+        Neighbouring.ZERO_OUT: NeighboringRelation.REPLACE_SPECIAL,
+    }[event.neighbouring]
+    accountant = PLDAccountant(relation, value_discretization_interval=interval)
+    sampled = PoissonSampledDpEvent(event.sampling_probability, GaussianDpEvent(event.noise_multiplier))
+    accountant.compose(sampled, event.num_steps)
+    return float(accountant.get_epsilon(delta))
+
+
+def _calibrate_by_pld(event: Callable[[float], GaussianEvent], epsilon: float, delta: float, *, guess: float) -> float:
+    """Solve for the noise multiplier on ever finer grids until epsilon at the answer is tight."""
+    interval = COARSEST_INTERVAL
+    log_guess = math.log(guess)
+    while interval >= FINEST_INTERVAL:
+        found = _solve_on_grid(event, epsilon, delta, interval, log_guess)
+        if found is not None:
+            finer = _compute_epsilon_by_pld(event(math.exp(found)), delta, interval / 10)
+            if finer >= epsilon * (1 - TIGHTNESS):
+                return math.exp(found)
+            log_guess = found
+        interval /= 10
+    if found is not None:
+        return math.exp(found)
+    raise NotCalibrated(
+        f"No noise multiplier was found for epsilon={epsilon}, delta={delta} over these steps. "
+        "Lower num_steps or raise epsilon."
+    )
+
+
+def _solve_on_grid(
+    event: Callable[[float], GaussianEvent], epsilon: float, delta: float, interval: float, log_guess: float
+) -> float | None:
+    """Log of a noise multiplier that gives at most epsilon, within 1e-4 of the smallest; None if out of reach."""
+
+    @functools.cache
+    def excess(log_noise: float) -> float:
+        spent = _compute_epsilon_by_pld(event(math.exp(log_noise)), delta, interval)
+        return math.log(min(max(spent, 1e-9), 1e6) / epsilon)
+
+    width = 0.02
+    low, high = log_guess, log_guess + width
+    while excess(high) > 0:
+        width *= 2
+        low, high = high, high + width
+        if width > 4.0:
+            return None
+    while excess(low) <= 0:
+        width *= 2
+        low, high = low - width, low
+    from scipy.optimize import brentq  # slow to import, and full-batch work never needs it
+
+    tolerance = 1e-4
+    return float(brentq(excess, low, high, xtol=tolerance / 4)) + tolerance / 2

@@ -1,0 +1,48 @@
+"""An amount of privacy loss."""
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["PrivacyBudget"]
+
+_ROUNDING = 1e-9  # 0.1 + 0.2 fits into 0.3
+
+
+@dataclass(frozen=True)
+class PrivacyBudget:
+    """An amount of privacy loss, (epsilon, delta). Amounts add up by basic composition.
+
+    An infinite epsilon is the cost of what is not private at all; no finite budget covers it.
+
+    Examples
+    --------
+    >>> PrivacyBudget(1.0, 1e-6) + PrivacyBudget(0.5, 1e-6)
+    PrivacyBudget(epsilon=1.5, delta=2e-06)
+    >>> PrivacyBudget(2.0, 1e-5).covers(PrivacyBudget(1.5, 2e-6))
+    True
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        for name, value in (("epsilon", self.epsilon), ("delta", self.delta)):
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+                raise ValueError(f"{name} must be a number of at least 0, got {name}={value!r}.")
+        if self.delta >= 1:
+            raise ValueError(f"delta must be below 1, got {self!r}.")
+
+    def __add__(self, other: "PrivacyBudget") -> "PrivacyBudget":
+        return PrivacyBudget(self.epsilon + other.epsilon, self.delta + other.delta)
+
+    def covers(self, cost: "PrivacyBudget") -> bool:
+        """Whether a cost fits into this budget."""
+        return cost.epsilon <= self.epsilon * (1 + _ROUNDING) and cost.delta <= self.delta * (1 + _ROUNDING)
+
+    def minus(self, cost: "PrivacyBudget") -> "PrivacyBudget":
+        """What is left after a cost, never below zero."""
+        epsilon = self.epsilon if math.isinf(self.epsilon) else max(0.0, self.epsilon - cost.epsilon)
+        return PrivacyBudget(epsilon, max(0.0, self.delta - cost.delta))
+
+    def __str__(self) -> str:
+        return f"epsilon={self.epsilon:g} at delta={self.delta:g}"

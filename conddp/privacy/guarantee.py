@@ -1,0 +1,107 @@
+"""What a fit promises, in one paragraph and as fields."""
+
+import math
+from dataclasses import dataclass
+
+from conddp.bounds import Bounds
+from conddp.privacy.accounting import GaussianEvent
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.neighbouring import Neighbouring
+
+__all__ = ["Guarantee"]
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """The promise of one fit. Printing it gives one exact paragraph.
+
+    Parameters
+    ----------
+    budget : PrivacyBudget
+        (epsilon, delta) of this fit.
+    neighbouring : Neighbouring
+        The relation under which it holds.
+    num_records : int
+        Number of records, which is public.
+    label : str
+        Name of the label.
+    label_bounds : Bounds
+        Declared range of the label.
+    public_columns, private_columns : tuple of str
+        Names of the features.
+    mechanism : str
+        A sentence on what was released and how it was accounted.
+    seeded : bool
+        Whether the noise came from a seed chosen by the caller.
+    event : GaussianEvent, optional
+        What was accounted, where it was a run of Gaussian releases.
+    choice : str
+        A sentence on why this algorithm was used, where the user left the choice to the library.
+    """
+
+    budget: PrivacyBudget
+    neighbouring: Neighbouring
+    num_records: int
+    label: str
+    label_bounds: Bounds
+    public_columns: tuple[str, ...]
+    private_columns: tuple[str, ...]
+    mechanism: str
+    seeded: bool
+    event: GaussianEvent | None = None
+    choice: str = ""
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of this fit."""
+        return self.budget.epsilon
+
+    @property
+    def delta(self) -> float:
+        """Delta of this fit."""
+        return self.budget.delta
+
+    def __str__(self) -> str:
+        if math.isinf(self.epsilon):
+            return f"This model is NOT differentially private: {self.mechanism}"
+        sentences = [self._promise(), self._neighbours(), self.mechanism, self.choice, self._limits(), self._seed()]
+        return " ".join(sentence for sentence in sentences if sentence)
+
+    def _promise(self) -> str:
+        bounds = self.label_bounds
+        amount = f"({self.epsilon:g}, {self.delta:g})" if self.delta else f"{self.epsilon:g}"
+        private = ", ".join(f"'{name}'" for name in self.private_columns)
+        noun = "column" if len(self.private_columns) == 1 else "columns"
+        return (
+            f"This model is {amount}-differentially private with respect to the label '{self.label}' "
+            f"(declared range [{bounds.low:g}, {bounds.high:g}])"
+            + (f" and the private {noun} {private}" if private else "")
+            + f" of any one of its {self.num_records} training records."
+        )
+
+    def _neighbours(self) -> str:
+        what = "label and private columns" if self.private_columns else "label"
+        if self.neighbouring is Neighbouring.REPLACE:
+            return (
+                f"Neighbouring data sets differ in one record's {what}, replaced by any other values within the "
+                "declared ranges (values outside are clamped)."
+            )
+        return (
+            f"This holds under the weaker ZERO_OUT relation: neighbouring data sets differ in one record's {what}, "
+            "set to a null that contributes nothing; under replacement the same noise gives a larger epsilon."
+        )
+
+    def _limits(self) -> str:
+        columns = ", ".join(f"'{name}'" for name in self.public_columns[:6])
+        more = f" and {len(self.public_columns) - 6} more" if len(self.public_columns) > 6 else ""
+        public = f"the public columns {columns}{more}, " if self.public_columns else ""
+        return (
+            f"Not covered: {public}the number of records and the declared ranges, which are treated as public; "
+            "other releases from the same data, unless they share this ledger; choices made by looking at private "
+            "values, such as tuning on them; and attacks on floating-point arithmetic or timing."
+        )
+
+    def _seed(self) -> str:
+        if self.seeded:
+            return "The noise came from a fixed seed: for research only, whoever knows the seed can remove the noise."
+        return "The noise came from a cryptographic generator keyed by the operating system."

@@ -1,0 +1,91 @@
+"""Update rules on a gradient that is already private: post-processing, at no cost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+import array_api_compat
+import numpy as np
+
+from conddp.heads.head import Array
+
+__all__ = ["SGD", "Adam", "Optimizer", "OptimizerName", "make_optimizer"]
+
+OptimizerName = Literal["sgd", "adam"]
+
+
+class Optimizer(Protocol):
+    """Changes parameters of shape (K, P) in place, given a gradient of the same shape."""
+
+    def update(self, parameters: Array, gradient: Array) -> None:
+        """Take one step."""
+
+
+def _per_configuration(value: Any, parameters: Array) -> Array:
+    """A number, or one per configuration, as an array that multiplies parameters of shape (K, P)."""
+    xp = array_api_compat.array_namespace(parameters)
+    column = np.broadcast_to(np.asarray(value, dtype=np.float64), (parameters.shape[0],))[:, None]
+    return xp.asarray(np.array(column), dtype=parameters.dtype, device=parameters.device)
+
+
+@dataclass
+class SGD:
+    """Plain gradient steps. Does not depend on a rotation of the coordinates."""
+
+    learning_rate: Any
+    _rate: Array = field(default=None, init=False, repr=False)
+
+    def update(self, parameters: Array, gradient: Array) -> None:
+        """Take one step."""
+        if self._rate is None:
+            self._rate = _per_configuration(self.learning_rate, parameters)
+        parameters -= self._rate * gradient
+
+
+@dataclass
+class Adam:
+    """Adam (Kingma and Ba 2015) with the usual constants. Works coordinate by coordinate."""
+
+    learning_rate: Any
+    decay_first: float = 0.9
+    decay_second: float = 0.999
+    stabilizer: float = 1e-8
+    _rate: Array = field(default=None, init=False, repr=False)
+    _first: Array = field(default=None, init=False, repr=False)
+    _second: Array = field(default=None, init=False, repr=False)
+    _steps: int = field(default=0, init=False, repr=False)
+
+    def take(self, index: Sequence[int]) -> "Adam":
+        """The rule, with what it remembers, for these configurations only; needs one learning rate for each."""
+        chosen = list(index)
+        rule = replace(self, learning_rate=np.asarray(self.learning_rate)[chosen])
+        if self._rate is not None:
+            rule._rate, rule._first, rule._second = self._rate[chosen], self._first[chosen], self._second[chosen]
+            rule._steps = self._steps
+        return rule
+
+    def update(self, parameters: Array, gradient: Array) -> None:
+        """Take one step."""
+        if self._rate is None:
+            xp = array_api_compat.array_namespace(parameters)
+            self._rate = _per_configuration(self.learning_rate, parameters)
+            self._first, self._second = xp.zeros_like(parameters), xp.zeros_like(parameters)
+        self._steps += 1
+        # Sums instead of means: the factors 1 - decay of the usual moments are taken into the step below.
+        self._first *= self.decay_first
+        self._first += gradient
+        self._second *= self.decay_second
+        self._second += gradient * gradient
+        first_share = (1 - self.decay_first) / (1 - self.decay_first**self._steps)
+        second_share = ((1 - self.decay_second) / (1 - self.decay_second**self._steps)) ** 0.5
+        step = self._second**0.5
+        step += self.stabilizer / second_share
+        step **= -1.0
+        step *= self._first
+        step *= self._rate * (first_share / second_share)
+        parameters -= step
+
+
+def make_optimizer(name: OptimizerName, learning_rate: Any) -> Optimizer:
+    """Optimizer by its name."""
+    return SGD(learning_rate) if name == "sgd" else Adam(learning_rate)

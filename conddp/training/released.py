@@ -1,0 +1,84 @@
+"""Training without noise, on labels that are already released: post-processing, at no cost."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp.bounds import Bounds
+from conddp.data.parts import PrivateFeatures, PublicFeatures
+from conddp.data.scaling import scale_private
+from conddp.features.conditioning import ConditioningMatrix
+from conddp.features.spectrum import Spectrum
+from conddp.heads.folding import move_parameters
+from conddp.heads.head import Head, Inputs
+from conddp.heads.linear import Linear
+from conddp.models.fitted import FittedModel
+from conddp.training.loop import TrainingPlan, train
+from conddp.training.optimizers import Adam
+
+__all__ = ["fit_released_labels"]
+
+BATCH_SIZE, NUM_STEPS, LEARNING_RATE = 512, 5000, 3e-3  # for heads other than linear
+NO_CLIP = 1e12
+
+
+def fit_released_labels(
+    head: Head,
+    public: PublicFeatures,
+    label: NDArray[Any],
+    bounds: Bounds,
+    *,
+    fit_intercept: bool,
+    generator: np.random.Generator,
+    private: PrivateFeatures | None = None,
+) -> FittedModel:
+    """Least squares for a linear head, Adam on conditioned features for the others.
+
+    Privacy
+        Costs nothing if ``label`` has been released and ``private`` is None; labels may lie outside the bounds.
+        Otherwise the result is not private.
+
+    Parameters
+    ----------
+    head : Head
+        The model.
+    public : PublicFeatures
+        Public columns.
+    label : array of shape (n,)
+        Released labels, in the user's units.
+    bounds : Bounds
+        Declared range of the true label: scales labels and clamps predictions.
+    fit_intercept : bool
+        Add a constant column.
+    generator : numpy.random.Generator
+        For initial parameters and mini-batches.
+    private : PrivateFeatures, optional
+        Private columns, for non-private references.
+    """
+    scaled = (np.asarray(label, dtype=np.float64) - (bounds.midpoint if fit_intercept else 0.0)) / bounds.width
+    C = ConditioningMatrix.from_spectrum(Spectrum.of(public, constant=fit_intercept))
+    Z = C.transform(public)
+    Q = None if private is None else scale_private(private, center=fit_intercept)
+    num_private = 0 if Q is None else Q.shape[1]
+    layout = head.layout(C.num_parameters, num_private)
+    if isinstance(head, Linear):
+        rows = Z if Q is None else np.hstack([Z, Q])
+        parameters = np.linalg.lstsq(rows, scaled, rcond=None)[0][None]
+    else:
+        n = len(scaled)
+        plan = TrainingPlan(NUM_STEPS, NO_CLIP, 0.0, min(1.0, BATCH_SIZE / n), averaging=0.2)
+        parameters = train(
+            plan,
+            head,
+            layout,
+            Inputs.of(Z, Q),
+            scaled,
+            head.initialize(layout, generator)[None],
+            optimizer=Adam(LEARNING_RATE),
+            noise_generators=[generator],
+            sampling_generator=generator,
+        )
+    folded = move_parameters(head, parameters, num_private=num_private, source=C)
+    after = head.layout(len(C.matrix), num_private)
+    return FittedModel(head, after, folded[0], fit_intercept, bounds, () if private is None else private.bounds)
