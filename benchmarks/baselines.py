@@ -8,10 +8,9 @@ nothing tuned, split random_state=42, mean over noise seeds. "--" where an algor
 
 import argparse
 
-from conddp.algorithms import RandomizedLabels, RROnBins
+from conddp.algorithms import ALGORITHMS, RandomizedLabels, RROnBins
 from conddp.algorithms.algorithm import Algorithm
 from conddp.errors import NotCalibrated
-from conddp.estimators import ALGORITHMS
 from conddp.research.datasets import load_dataset
 from conddp.research.evaluation import Evaluation
 

@@ -16,6 +16,7 @@ import numpy as np
 from conddp.bounds import Bounds
 from conddp.labels.prior import LabelPrior
 from conddp.labels.randomizers import compute_optimal_bins, make_response_on_bins, make_unbiased_response
+from conddp.privacy.release import Curator
 
 
 def full_program(prior: LabelPrior, epsilon: float) -> float:
@@ -58,7 +59,8 @@ def main() -> None:
     rng = np.random.default_rng(0)
     labels = rng.exponential(80.0, size=1_386_177)
     randomizer = make_response_on_bins(LabelPrior(np.arange(401.0), np.exp(-np.arange(401) / 80)), 2.0)
-    print(f"randomise {len(labels)} labels: {seconds(lambda: randomizer.randomize(labels, rng)):.3f} s")
+    curator = Curator(rng, num_records=len(labels))
+    print(f"randomise {len(labels)} labels: {seconds(lambda: randomizer.randomize(labels, curator)):.3f} s")
     grid = np.linspace(0, 1, 25)
     prior = LabelPrior(grid, np.exp(-6 * grid))
     taken = seconds(lambda: make_unbiased_response(prior, 1.0, bounds=Bounds(0, 1)), turns=3)

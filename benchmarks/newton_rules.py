@@ -16,11 +16,12 @@ from sets import load
 
 from conddp.data.parts import PublicFeatures
 from conddp.data.scaling import scale_label
-from conddp.features.whitening import Directions
+from conddp.features.whitening import WhitenedRows
 from conddp.labels.simulation import FAMILIES, Simulation, simulate
 from conddp.newton.run import run_newton
 from conddp.newton.schedule import NewtonPlan
 from conddp.privacy.accounting import calibrate_gaussian_mu
+from conddp.privacy.release import Curator
 from conddp.research.evaluation import DELTA
 
 EPSILONS = (0.25, 1.0, 4.0)
@@ -33,21 +34,21 @@ def plans() -> Iterator[NewtonPlan]:
         yield NewtonPlan(num_steps=num_steps, growth=growth, clipping_penalty=penalty, penalty_decay=decay)
 
 
-def compute_ratio(simulation: Simulation, directions: Directions, plan: NewtonPlan, epsilon: float, seed: int) -> float:
+def compute_ratio(simulation: Simulation, rows: WhitenedRows, plan: NewtonPlan, epsilon: float, seed: int) -> float:
     """Expected squared error of one private fit over that of least squares."""
-    label = scale_label(simulation.dataset.label)
+    label = scale_label(simulation.records.label)
     run = run_newton(
-        directions,
+        rows,
         label,
         (-0.5, 0.5),
-        np.zeros(directions.num_directions),
+        np.zeros(rows.num_directions),
         mu=calibrate_gaussian_mu(epsilon, DELTA),
         plan=plan,
-        generator=np.random.default_rng(seed),
+        curator=Curator(np.random.default_rng(seed), num_records=len(label)),
     )
-    exact = directions.rows.T @ label / len(label)
+    exact = rows.values.T @ label / len(label)
     private, best = (
-        simulation.compute_error(np.clip(directions.rows @ each + 0.5, 0.0, 1.0)) for each in (run.coefficients, exact)
+        simulation.compute_error(np.clip(rows.values @ each + 0.5, 0.0, 1.0)) for each in (run.coefficients, exact)
     )
     return private / best
 
@@ -57,20 +58,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=1)
     arguments = parser.parse_args()
-    cases: dict[str, list[tuple[Simulation, Directions]]] = {}
+    cases: dict[str, list[tuple[Simulation, WhitenedRows]]] = {}
     for name, num_records in DESIGNS:
         rng = np.random.default_rng(0)
         whole = load(name).public.values
-        rows = rng.permutation(len(whole))[:num_records]
-        public = PublicFeatures(whole[rows])
-        directions = Directions.of(public)
-        cases[name] = [(simulate(public, family, rng), directions) for family in FAMILIES]
+        public = PublicFeatures(whole[rng.permutation(len(whole))[:num_records]])
+        rows = WhitenedRows.of(public)
+        cases[name] = [(simulate(public, family, rng), rows) for family in FAMILIES]
     print(f"{'steps growth penalty decay':<30}" + "".join(f"{name:>16}" for name in cases) + f"{'all':>8}{'worst':>8}")
     for plan in plans():
         ratios = [
             [
-                compute_ratio(simulation, directions, plan, epsilon, seed)
-                for simulation, directions in each
+                compute_ratio(simulation, rows, plan, epsilon, seed)
+                for simulation, rows in each
                 for epsilon in EPSILONS
                 for seed in range(arguments.seeds)
             ]

@@ -29,6 +29,7 @@ from conddp.heads.head import Head, Inputs
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
 from conddp.privacy.randomness import RandomSource
+from conddp.privacy.release import Curator
 from conddp.training.loop import TrainingPlan, train
 from conddp.training.optimizers import Adam
 
@@ -71,8 +72,8 @@ def conddp_steps(
             y,
             parameters,
             optimizer=Adam(LEARNING_RATE),
-            noise_generators=[generator],
-            sampling_generator=generator,
+            curator=Curator(generator, num_records=len(y), float32_without_guarantee=True),
+            rng=generator,
         )
 
     return run

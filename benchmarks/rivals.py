@@ -24,14 +24,15 @@ from conddp.algorithms.descent import Descent
 from conddp.data.scaling import scale_label
 from conddp.features.spectrum import Spectrum
 from conddp.heads.folding import move_parameters
-from conddp.heads.head import Head, Inputs
+from conddp.heads.head import Head, Inputs, OptimizerName
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
 from conddp.models.fitted import FittedModel
 from conddp.privacy.accounting import calibrate_noise_multiplier
+from conddp.privacy.release import Curator
 from conddp.research.evaluation import DELTA, Evaluation
 from conddp.training.loop import TrainingPlan, train
-from conddp.training.optimizers import OptimizerName, make_optimizer
+from conddp.training.optimizers import make_optimizer
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 SPLITS = (42, 0, 1)
@@ -83,8 +84,8 @@ def run(
                 label,
                 initial,
                 optimizer=make_optimizer(rule, rates),
-                noise_generators=generators,
-                sampling_generator=generators[0],
+                curator=Curator(generators, num_records=len(label), float32_without_guarantee=True),
+                rng=generators[0],
             )
             folded = move_parameters(head, parameters, num_private=0, source=C)
             for i, row in zip(group, folded, strict=True):

@@ -1,6 +1,7 @@
 """The scikit-learn face: one regressor, composed of an algorithm, a head, a budget and declared columns."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import narwhals as nw
@@ -10,56 +11,19 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from conddp._validate import one_of, positive
-from conddp.algorithms import (
-    DPSGD,
-    Auto,
-    CondDP,
-    CondNewton,
-    NonPrivate,
-    OneShot,
-    PrivateMean,
-    RandomizedLabels,
-    RROnBins,
-    SwitchCondDP,
-    WeightedLLP,
-)
-from conddp.algorithms.algorithm import Algorithm
+from conddp.algorithms import Algorithm, FitRequest
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers
 from conddp.data.records import Records
 from conddp.errors import SchemaError
-from conddp.heads.factorization import FactorizationMachine
-from conddp.heads.head import Head
-from conddp.heads.linear import Linear
-from conddp.heads.mlp import MLP
-from conddp.heads.wide import Wide
+from conddp.heads import Head, Linearity
 from conddp.models.fitted import FittedModel
-from conddp.privacy.accounting import check_delta
-from conddp.privacy.budget import PrivacyBudget
+from conddp.models.result import FitResult
+from conddp.models.saving import load_model, save_model
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.neighbouring import Neighbouring
-from conddp.privacy.randomness import RandomSource
 
 __all__ = ["PrivateRegressor"]
-
-ALGORITHMS: dict[str, Algorithm] = {
-    "auto": Auto(),
-    "cond-newton": CondNewton(),
-    "cond-dp": CondDP(),
-    "switch-cond-dp": SwitchCondDP(),
-    "dpsgd": DPSGD(),
-    "rr-on-bins": RROnBins(),
-    "unbiased-rr": RandomizedLabels(randomizer="unbiased"),
-    "binary-rr": RandomizedLabels(randomizer="binary"),
-    "laplace": RandomizedLabels(randomizer="laplace"),
-    "staircase": RandomizedLabels(randomizer="staircase"),
-    "weighted-llp": WeightedLLP(),
-    "one-shot": OneShot(),
-    "mean": PrivateMean(),
-    "non-private": NonPrivate(),
-}
-HEADS: dict[str, Head] = {"linear": Linear(), "mlp": MLP(), "fm": FactorizationMachine(), "wide": Wide()}
 
 
 class PrivateRegressor(RegressorMixin, BaseEstimator):
@@ -108,6 +72,12 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         The trained model.
     settings_ : mapping
         Every choice that was made.
+    diagnostics_ : Diagnostics
+        The course of the fit, and the uncertainty of its coefficients.
+    transcript_ : Transcript
+        What was released, without the numbers.
+    result_ : FitResult
+        All of these together.
     ledger_ : PrivacyLedger
         The ledger that paid.
     n_features_in_ : int
@@ -127,6 +97,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
 
     n_features_in_: int
     model_: FittedModel
+    result_: FitResult
 
     def __init__(
         self,
@@ -163,46 +134,88 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         y : array of shape (n,)
             The private label.
         """
-        positive(epsilon=self.epsilon)
-        check_delta(self.delta)
+        request = FitRequest(
+            self.epsilon,
+            self.delta,
+            self.algorithm,
+            self.head,
+            self.neighbouring,
+            bool(self.fit_intercept),
+            self.random_state,
+            self.ledger,
+        )
         bounds = Bounds.of(self.label_bounds, column="label")
-        algorithm: Algorithm = _resolve(ALGORITHMS, Algorithm, algorithm=self.algorithm)
-        head: Head = _resolve(HEADS, tuple(map(type, HEADS.values())), head=self.head)
-        neighbouring = _resolve_neighbouring(self.neighbouring)
-        source = RandomSource.of(self.random_state)
-        budget = PrivacyBudget(float(self.epsilon), float(self.delta))
-        cost = algorithm.cost(budget)
-        ledger = PrivacyLedger(cost, neighbouring=neighbouring) if self.ledger is None else self.ledger
-        if not isinstance(ledger, PrivacyLedger):
-            raise ValueError(f"ledger must be a PrivacyLedger or None, got {type(ledger).__name__}.")
-        ledger.check(f"fitting with epsilon={self.epsilon:g}", cost, neighbouring)
-
         features = self._read_features(X, reset=True)
         self._private, private_bounds = self._locate_private_columns()
         public, private = self._split(features, private_bounds)
         name = getattr(y, "name", None)
         label = Labels(_read_label(y, type(self).__name__), bounds, name if isinstance(name, str) and name else "label")
         check_consistent_length(features, label.values)
+        self._store(request.run(Records(public, private, label)))
+        return self
 
-        result = algorithm.fit(
-            Records(public, private, label),
-            budget,
-            head=head,
-            neighbouring=neighbouring,
-            fit_intercept=bool(self.fit_intercept),
-            random_source=source,
-            ledger=ledger,
-        )
+    def _store(self, result: FitResult) -> None:
+        """Keep what a fit gives back."""
+        self.result_ = result
         self.model_ = result.model
         self.guarantee_ = result.guarantee
         self.settings_ = result.settings
-        self.ledger_ = ledger
-        if isinstance(head, Linear):
+        self.diagnostics_ = result.diagnostics
+        self.transcript_ = result.transcript
+        self.ledger_ = result.ledger
+        if result.model.head.linear_in is Linearity.COLUMNS:
             of_public, of_private, self.intercept_ = result.model.compute_linear_coefficients()
             self.coef_ = np.empty(self.n_features_in_)
             self.coef_[self._public_positions()] = of_public
             self.coef_[self._private] = of_private
-        return self
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the model with its guarantee, transcript and a copy of the ledger to a folder that does not exist yet.
+
+        Privacy
+            Writes what has been released, and public settings: no cost.
+        """
+        check_is_fitted(self, "result_")
+        return save_model(folder, self.result_)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "PrivateRegressor":
+        """A fitted regressor from the folder of a saved model, wherever it was trained.
+
+        Its features are the public columns of the schema followed by the private ones.
+        """
+        result = load_model(folder)
+        guarantee, schema = result.guarantee, result.schema
+        regressor = cls(
+            guarantee.epsilon,
+            guarantee.delta,
+            label_bounds=(guarantee.label_bounds.low, guarantee.label_bounds.high),
+            head=result.model.head,
+            private_columns={
+                name: (bounds.low, bounds.high)
+                for name, bounds in zip(schema.private, schema.private_bounds, strict=True)
+            },
+            fit_intercept=result.model.has_constant,
+            neighbouring=guarantee.neighbouring,
+        )
+        names = [*schema.public, *schema.private]
+        regressor.n_features_in_ = len(names)
+        regressor.feature_names_in_ = np.array(names, dtype=object)
+        regressor._labels = list(names)
+        regressor._private = list(range(len(schema.public), len(names)))
+        regressor._store(result)
+        return regressor
+
+    def report(self, file: str | Path, *, overwrite: bool = False) -> Path:
+        """Write a page about the fit: HTML, Markdown or JSON by the suffix of the file.
+
+        Privacy
+            Shows what is public, declared or released: no cost.
+        """
+        from conddp.report import report_fit, write_report
+
+        check_is_fitted(self, "result_")
+        return write_report(report_fit(self.result_), Path(file), overwrite=overwrite)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Predictions in the label's units, within its bounds. Costs nothing: the model is already released."""
@@ -274,25 +287,6 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # noise may drown small data sets
         return tags
-
-
-def _resolve(known: Mapping[str, Any], kind: type[Any] | tuple[type[Any], ...], **argument: Any) -> Any:
-    """An instance, from itself or from its name."""
-    ((name, value),) = argument.items()
-    if isinstance(value, str):
-        one_of(known, **argument)
-        return known[value]
-    if isinstance(value, type) or not isinstance(value, kind):
-        listed = ", ".join(repr(choice) for choice in known)
-        raise ValueError(f"{name} must be one of {listed} or an instance, got {value!r}.")
-    return value
-
-
-def _resolve_neighbouring(value: str | Neighbouring) -> Neighbouring:
-    if isinstance(value, Neighbouring):
-        return value
-    one_of([relation.value for relation in Neighbouring], neighbouring=value)
-    return Neighbouring(value)
 
 
 def _read_label(y: Any, estimator: str) -> NDArray[Any]:

@@ -1,22 +1,19 @@
 """From a file to a plan, a comparison or a saved model, and from there to predictions: what the command line calls."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from conddp._validate import one_of, positive
-from conddp.algorithms.algorithm import Algorithm
+from conddp.algorithms.request import FitRequest
 from conddp.data.readers import load_features, load_public, load_records
 from conddp.data.schema import Schema
 from conddp.errors import SchemaError
-from conddp.estimators import ALGORITHMS, HEADS
-from conddp.models.saving import SavedModel, check_folder, load_model, save_model
+from conddp.models.result import FitResult
+from conddp.models.saving import check_folder, load_model, save_model
 from conddp.planning.comparison import Comparison, compare_algorithms
 from conddp.planning.plan import Plan, make_plan
-from conddp.privacy.accounting import check_delta
-from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.ledger import PrivacyLedger
-from conddp.privacy.randomness import RandomSource
 from conddp.report import report_comparison, report_fit, report_plan, write_report
 from conddp.theory.design import Design
 
@@ -117,7 +114,7 @@ def fit_file(
     head: str = "linear",
     ledger: Path | None = None,
     seed: int | None = None,
-) -> SavedModel:
+) -> FitResult:
     """Train a model on a Parquet or CSV file and save it.
 
     Privacy
@@ -141,27 +138,12 @@ def fit_file(
     seed : int, optional
         For research only.
     """
-    positive(epsilon=epsilon)
-    check_delta(delta)
-    one_of(ALGORITHMS, algorithm=algorithm)
-    one_of(HEADS, head=head)
+    paying = None if ledger is None else PrivacyLedger.load(ledger)
+    request = FitRequest(epsilon, delta, algorithm, head, random_state=seed, ledger=paying)
     check_folder(out)
-    chosen: Algorithm = ALGORITHMS[algorithm]
-    budget = PrivacyBudget(epsilon, delta)
-    cost = chosen.cost(budget)
-    paying = PrivacyLedger(cost) if ledger is None else PrivacyLedger.load(ledger)
-    paying.check(f"fitting with epsilon={epsilon:g}", cost, paying.neighbouring)
-    dataset = load_records(data, schema)
-    design = Design.of(dataset.public)  # now: what fails after the fit fails when budget has been spent
-    result = chosen.fit(
-        dataset,
-        budget,
-        head=HEADS[head],
-        neighbouring=paying.neighbouring,
-        random_source=RandomSource.of(seed),
-        ledger=paying,
-    )
-    save_model(out, result, schema, paying, design)
+    records = load_records(data, schema)
+    design = Design.of(records.public)  # now: what fails after the fit fails when budget has been spent
+    save_model(out, replace(request.run(records), schema=schema, design=design))
     return load_model(out)
 
 

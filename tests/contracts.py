@@ -54,7 +54,7 @@ LABEL_ALGORITHMS: dict[str, Algorithm] = {  # protect labels only
     "laplace": RandomizedLabels(randomizer="laplace"),
     "staircase": RandomizedLabels(randomizer="staircase"),
     "weighted-llp": WeightedLLP(),
-    "weighted-llp-half": WeightedLLP(noisy_share=0.5, used_share=0.9),
+    "weighted-llp-half": WeightedLLP(noisy_fraction=0.5, used_fraction=0.9),
     "cond-newton": CondNewton(),
     "cond-newton-short": CondNewton(plan=NewtonPlan(num_steps=1)),
     "one-shot": OneShot(),

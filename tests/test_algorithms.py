@@ -3,6 +3,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from conddp.algorithms import DPSGD, CondDP, SwitchCondDP
 from conddp.algorithms.descent import Descent, Phase
@@ -10,14 +11,18 @@ from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
 from conddp.data.records import Records
 from conddp.features.spectrum import Spectrum
-from conddp.heads.head import Head
+from conddp.heads.head import Head, Inputs
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
+from conddp.privacy.accounting import calibrate_noise_multiplier
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
-from conddp.training.loop import Progress
+from conddp.privacy.release import BoundedSum, Curator, bound_rounding
+from conddp.privacy.transcript import GaussianRelease, Transcript
+from conddp.training.loop import Progress, train
+from conddp.training.optimizers import SGD
 from tests.contracts import ALGORITHMS, HEADS
 
 BUDGET = PrivacyBudget(2.0, 1e-5)
@@ -54,31 +59,44 @@ def test_every_algorithm_fits_every_head(
 def test_the_run_makes_exactly_the_accounted_releases(
     rng: np.random.Generator, algorithm: Descent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from conddp.training.noise import add_noise as original
+    original = Curator.release_gaussian
+    released: list[tuple[float, float, float]] = []
 
-    released: list[tuple[float, float]] = []
+    def count(
+        curator: Curator, bounded: BoundedSum, *, noise_std: Any, sampling_probability: float = 1.0
+    ) -> NDArray[Any]:
+        released.append((float(bounded.sensitivity[0]), float(noise_std[0]), sampling_probability))
+        noisy = original(curator, bounded, noise_std=noise_std, sampling_probability=sampling_probability)
+        return np.asarray(noisy)
 
-    def count(clipped: Any, *, noise_multiplier: Any, generators: Any) -> Any:
-        released.append((float(noise_multiplier[0]), float(clipped.clip_norm[0])))
-        return original(clipped, noise_multiplier=noise_multiplier, generators=generators)
-
-    monkeypatch.setattr("conddp.training.loop.add_noise", count)
+    monkeypatch.setattr(Curator, "release_gaussian", count)
     result = algorithm.fit(dataset(rng), BUDGET, random_source=RandomSource.of(0))
-    event = result.guarantee.event
-    assert event is not None
-    assert released == [(event.noise_multiplier, result.settings["clip_norm"])] * event.num_steps
+    settings = result.settings
+    clip_norm, num_steps, probability = (settings[name] for name in ("clip_norm", "num_steps", "sampling_probability"))
+    noise_multiplier = calibrate_noise_multiplier(
+        BUDGET.epsilon, BUDGET.delta, num_steps=num_steps, sampling_probability=probability
+    )
+    assert settings["noise_multiplier"] == noise_multiplier
+    sensitivity, noise_std = 2 * clip_norm, noise_multiplier * clip_norm
+    assert released == [(sensitivity, noise_std, probability)] * num_steps
+    enlarged = noise_std * (1 + bound_rounding(500))
+    accounted = GaussianRelease("clipped gradients", num_steps, sensitivity, enlarged, probability)
+    assert result.transcript == Transcript((accounted,))
 
 
 @pytest.mark.parametrize("neighbouring", Neighbouring)
 def test_noise_follows_the_relation(rng: np.random.Generator, neighbouring: Neighbouring) -> None:
     result = CondDP().fit(dataset(rng), BUDGET, neighbouring=neighbouring, random_source=RandomSource.of(0))
-    event = result.guarantee.event
-    assert event is not None
-    assert result.guarantee.neighbouring is event.neighbouring is neighbouring
+    assert result.guarantee.neighbouring is neighbouring
     half = CondDP().fit(dataset(rng), BUDGET, neighbouring=Neighbouring.ZERO_OUT, random_source=RandomSource.of(0))
     factor = 2.0 if neighbouring is Neighbouring.REPLACE else 1.0
-    assert half.guarantee.event is not None
-    assert event.noise_multiplier == pytest.approx(factor * half.guarantee.event.noise_multiplier)
+    multipliers = []
+    for fit, relative in ((result, factor), (half, 1.0)):
+        (release,) = fit.transcript
+        assert isinstance(release, GaussianRelease)
+        assert release.sensitivity == relative * fit.settings["clip_norm"]
+        multipliers.append(release.noise_std / fit.settings["clip_norm"])
+    assert multipliers[0] == pytest.approx(factor * multipliers[1])
 
 
 def test_choices_do_not_depend_on_private_values(rng: np.random.Generator) -> None:
@@ -194,10 +212,24 @@ def test_phases_must_add_up_to_the_accounted_steps(rng: np.random.Generator) -> 
 
 def test_noise_covers_the_rounding_of_large_sums(rng: np.random.Generator) -> None:
     data = dataset(rng)
-    small = CondDP().plan(Linear(), Spectrum.of(data.public), BUDGET).training.noise_multiplier
-    spectrum = replace(Spectrum.of(data.public), num_records=10_000_000)
-    large = CondDP().plan(Linear(), spectrum, BUDGET).training.noise_multiplier
-    assert large / small == pytest.approx(1 + 1e14 * 2**-53, rel=1e-6)
+    head, plan = Linear(), CondDP().plan(Linear(), Spectrum.of(data.public), BUDGET)
+    C = plan.phases[0].conditioning
+    inputs, layout = Inputs.of(C.transform(data.public)), head.layout(C.num_parameters, 0)
+    steps, stds = [], []
+    for num_records in (500, 10_000_000):  # the same sum, as if it had so many terms
+        curator = Curator(np.random.default_rng(1), num_records=num_records)
+        start = np.zeros((1, layout.size))
+        training, generator = replace(plan.training, num_steps=1, averaging=0.0), np.random.default_rng(2)
+        label = np.zeros(500)  # with a start of zero all gradients are zero: the step is noise
+        trained = train(
+            training, head, layout, inputs, label, start, optimizer=SGD(1.0), curator=curator, rng=generator
+        )
+        (release,) = curator.transcript
+        assert isinstance(release, GaussianRelease)
+        steps.append(trained)
+        stds.append(release.noise_std)
+    assert stds[1] / stds[0] == pytest.approx(1 + 1e14 * 2**-53, rel=1e-6)
+    assert steps[1] / steps[0] == pytest.approx(np.full_like(start, 1 + 1e14 * 2**-53), rel=1e-6)
 
 
 @pytest.mark.parametrize(

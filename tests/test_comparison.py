@@ -45,7 +45,7 @@ def test_least_squares_is_the_unit(public: PublicFeatures) -> None:
     assert comparison.errors["non-private"] == ((1.0,) * len(FAMILIES),)
     simulated = simulate(public, FAMILIES[0], np.random.default_rng((0, 0)))
     A = np.column_stack([public.values, np.ones(600)])
-    label = simulated.dataset.label.values
+    label = simulated.records.label.values
     fitted = A @ np.linalg.lstsq(A, label, rcond=None)[0]
     ratio = simulated.compute_error(np.full(600, label.mean())) / simulated.compute_error(np.clip(fitted, 0, 1))
     assert comparison.constant[0] == pytest.approx(ratio)
@@ -79,7 +79,7 @@ def test_many_records_are_represented_by_a_sample(public: PublicFeatures, monkey
 def test_made_up_private_columns_stay_in_their_ranges_and_carry_signal(public: PublicFeatures) -> None:
     bounds = {"age": Bounds(0, 100), "debt": Bounds(-5, 5)}
     simulated = simulate(public, FAMILIES[3], np.random.default_rng(0), private=bounds)
-    made_up = simulated.dataset.private
+    made_up = simulated.records.private
     assert made_up is not None and made_up.names == ("age", "debt")
     for column, each in zip(made_up.values.T, bounds.values(), strict=True):
         assert each.low <= column.min() < column.max() <= each.high

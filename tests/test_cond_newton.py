@@ -1,12 +1,13 @@
 """CondNewton as an algorithm: all heads, both relations, with and without an intercept; and the choice by Auto."""
 
-from dataclasses import replace
+import math
+from dataclasses import astuple, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-import conddp.newton.run
+import conddp.newton.release
 from conddp import (
     MLP,
     Auto,
@@ -26,14 +27,17 @@ from conddp.algorithms import CondDP, NonPrivate, RROnBins
 from conddp.bounds import Bounds
 from conddp.data.scaling import largest_private, scale_bounds, scale_label, scale_private
 from conddp.errors import PrivacyError
-from conddp.features.random_features import Expansion
-from conddp.features.whitening import Directions
+from conddp.features.random_features import RandomFeatures
+from conddp.features.whitening import WhitenedRows
 from conddp.heads.head import Head
 from conddp.heads.linear import Linear
 from conddp.labels.simulation import FAMILIES, Family, simulate
-from conddp.newton.private_columns import add_private_directions, release_moments
-from conddp.privacy.accounting import compute_epsilon
+from conddp.newton.private_columns import PrivateRows, release_moments
+from conddp.privacy.accounting import compute_gaussian_epsilon
+from conddp.privacy.composition import compute_delta
 from conddp.privacy.randomness import RandomSource
+from conddp.privacy.release import Curator
+from conddp.privacy.transcript import GaussianRelease
 from conddp.training.distillation import Student
 from conddp.training.loop import Progress
 from tests.test_algorithms import dataset
@@ -70,8 +74,11 @@ def test_the_guarantee_is_what_was_asked_for(
         dataset(rng, private=False), BUDGET, neighbouring=neighbouring, fit_intercept=fit_intercept, ledger=ledger
     )
     assert ledger.spent == result.guarantee.budget == BUDGET
-    event: Any = result.guarantee.event
-    assert compute_epsilon(event, 1e-5) == pytest.approx(2.0, rel=1e-6)
+    releases = [release for release in result.transcript if isinstance(release, GaussianRelease)]
+    mu = math.sqrt(sum(release.mu**2 for release in releases))
+    assert len(result.transcript) == sum(release.count for release in releases) == 14
+    assert compute_gaussian_epsilon(mu, 1e-5) == pytest.approx(2.0, rel=1e-6)
+    assert compute_delta(result.transcript, 2.0, neighbouring) <= 1e-5
     assert "14 full-batch Gaussian releases were accounted exactly" in str(result.guarantee)
     assert [entry.cost.epsilon for entry in ledger.entries] == [0.0, 2.0]
 
@@ -130,13 +137,13 @@ def test_a_callback_sees_releases_and_may_stop(rng: np.random.Generator) -> None
 
 def test_hidden_units_are_drawn_from_a_fixed_seed_on_standardised_columns(rng: np.random.Generator) -> None:
     public = PublicFeatures(rng.normal(size=(500, 3)) * [1.0, 1e5, 1e-5] + [0.0, 1e6, 0.0])
-    first, second = Expansion.of(public, 50), Expansion.of(public, 50)
+    first, second = RandomFeatures.of(public, 50), RandomFeatures.of(public, 50)
     assert np.array_equal(first.weights, second.weights)
     widened = first.transform(public).values
     assert widened[:, :3] == pytest.approx(public.values)
     assert np.array_equal(widened[:, 3:], np.tanh(public.values @ first.weights.T + first.biases))
     assert 0.3 < widened[:, 3:].std(axis=0).mean() < 0.9  # neither flat nor saturated
-    odd = Expansion.of(public, 50, constant=False)
+    odd = RandomFeatures.of(public, 50, constant=False)
     flipped = odd.transform(PublicFeatures(-public.values)).values[:, 3:]
     assert flipped == pytest.approx(-odd.transform(public).values[:, 3:])
 
@@ -189,16 +196,18 @@ def test_a_network_that_says_nothing_adds_nothing(rng: np.random.Generator) -> N
 
 
 class MadeUp:
-    """Takes the place of ``release``: remembers what it was asked, and answers with numbers of its own."""
+    """Takes the place of ``release_residuals``: remembers what it was asked, and answers with numbers of its own."""
 
     def __init__(self) -> None:
-        self.release, self.rng, self.asked = conddp.newton.release.release, np.random.default_rng(1), list[list[Any]]()
+        self.release = conddp.newton.release.release_residuals
+        self.rng, self.asked = np.random.default_rng(1), list[list[Any]]()
 
-    def __call__(self, rows: Any, label: Any, label_range: Any, predictions: Any, **settings: Any) -> Any:
-        answer = self.release(rows, label, label_range, predictions, **settings)
-        del settings["generator"]
-        self.asked.append([rows, label_range, predictions(slice(0, len(label))), *settings.values()])
-        step = np.where(np.isfinite(answer.noise), 0.1 * self.rng.normal(size=rows.shape[1]), 0.0)
+    def __call__(self, rows: Any, label: Any, label_range: Any, coefficients: Any, query: Any, **settings: Any) -> Any:
+        answer = self.release(rows, label, label_range, coefficients, query, **settings)
+        curator = settings.pop("curator")
+        released = [astuple(release) for release in curator.transcript]
+        self.asked.append([rows.values, label_range, coefficients, *astuple(query), *settings.values(), *released])
+        step = np.where(np.isfinite(answer.noise_variance), 0.1 * self.rng.normal(size=rows.num_directions), 0.0)
         return replace(answer, step=step, mean_square=0.01)
 
 
@@ -211,7 +220,7 @@ def test_given_what_was_released_labels_change_nothing(
     for y in (rng.uniform(0, 9, size=300), rng.uniform(0, 9, size=300) ** 2 / 9):
         made_up = MadeUp()
         with monkeypatch.context() as patch:
-            patch.setattr("conddp.newton.run.release", made_up)
+            patch.setattr("conddp.newton.run.release_residuals", made_up)
             data = Records(public, None, Labels(y, Bounds(0, 9)))
             parameters.append(
                 CondNewton().fit(data, BUDGET, head=head, random_source=RandomSource.of(0)).model.parameters
@@ -226,16 +235,22 @@ def test_given_what_was_released_labels_change_nothing(
 @pytest.mark.parametrize("family", FAMILIES)
 def test_simulated_labels_are_what_the_family_says(rng: np.random.Generator, family: Family) -> None:
     simulation = simulate(PublicFeatures(rng.normal(size=(5000, 6))), family, rng)
-    label = simulation.dataset.label
+    label = simulation.records.label
     assert label.bounds == Bounds(0.0, 1.0)
     assert label.values.min() >= 0 and label.values.max() <= 1
     assert label.values.std() == pytest.approx(family.spread, rel=0.25)
-    assert np.corrcoef(simulation.signal, label.values)[0, 1] ** 2 == pytest.approx(family.signal_share, abs=0.3)
+    assert np.corrcoef(simulation.signal, label.values)[0, 1] ** 2 == pytest.approx(family.signal_fraction, abs=0.3)
     assert simulation.compute_error(simulation.signal) == 1.0
 
 
 class Untouchable:
-    """Stands for labels and private columns: any use is an error."""
+    """Stands for labels and private columns: any use but of their number is an error."""
+
+    def __init__(self, num_records: int) -> None:
+        self.num_records = num_records
+
+    def __len__(self) -> int:
+        return self.num_records
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"a private value was touched: {name}")
@@ -244,11 +259,16 @@ class Untouchable:
 @pytest.mark.parametrize("num_simulations", [0, 1])
 def test_the_choice_never_looks_at_labels(rng: np.random.Generator, num_simulations: int) -> None:
     data = dataset(rng, n=400, private=False)
-    object.__setattr__(data, "label", Untouchable())
-    choice = Auto(num_simulations=num_simulations).choose(data, BUDGET, Linear())
+    object.__setattr__(data.label, "values", Untouchable(400))
+    choice = Auto(num_simulations=num_simulations).choose(data.public, data.schema, BUDGET, Linear())
     assert isinstance(choice.algorithm, CondNewton)
     tried = {"CondNewton with 12 steps", "CondNewton with 24 steps", "RROnBins", "PrivateMean"}
     assert set(choice.errors) == (tried if num_simulations else set())
+    ledger = PrivacyLedger(BUDGET)
+    with pytest.raises(AssertionError, match="a private value was touched"):
+        Auto(num_simulations=num_simulations).fit(data, BUDGET, ledger=ledger)
+    assert ledger.entries[0].what == "Auto: choice of algorithm"
+    assert ledger.spent == BUDGET  # all was paid for before the first touch
 
 
 def test_auto_says_why_and_records_that_the_choice_was_free(rng: np.random.Generator) -> None:
@@ -262,15 +282,17 @@ def test_auto_says_why_and_records_that_the_choice_was_free(rng: np.random.Gener
 
 
 def test_auto_takes_what_the_task_allows(rng: np.random.Generator) -> None:
-    assert isinstance(Auto().choose(dataset(rng), BUDGET, MLP()).algorithm, CondDP)
-    private = Auto().choose(dataset(rng), BUDGET, Linear())
+    data = dataset(rng)
+    assert isinstance(Auto().choose(data.public, data.schema, BUDGET, MLP()).algorithm, CondDP)
+    private = Auto().choose(data.public, data.schema, BUDGET, Linear())
     assert isinstance(private.algorithm, CondNewton)
     assert "private" in private.reason
     pure = PrivacyBudget(2.0, 0.0)
-    result = Auto().fit(dataset(rng, private=False), pure)
+    data = dataset(rng, private=False)
+    result = Auto().fit(data, pure)
     assert result.settings["algorithm"] == "RROnBins"
     assert result.guarantee.budget == pure
-    assert isinstance(Auto().choose(dataset(rng, private=False), pure, MLP()).algorithm, RROnBins)
+    assert isinstance(Auto().choose(data.public, data.schema, pure, MLP()).algorithm, RROnBins)
 
 
 @pytest.mark.parametrize("neighbouring", Neighbouring)
@@ -296,7 +318,7 @@ def test_simulations_try_what_the_task_allows(
 
 def test_simulations_prefer_the_mean_where_nothing_else_can_be_learned(rng: np.random.Generator) -> None:
     data = dataset(rng, n=12, private=False)
-    choice = Auto(num_simulations=3).choose(data, PrivacyBudget(0.5, 1e-5), Linear())
+    choice = Auto(num_simulations=3).choose(data.public, data.schema, PrivacyBudget(0.5, 1e-5), Linear())
     scores = {name: choice.errors[name] * choice.worst_cases[name] for name in choice.errors}
     assert min(scores, key=lambda name: scores[name]).startswith(type(choice.algorithm).__name__)
     assert "simulated labels" in choice.reason
@@ -330,22 +352,23 @@ def test_private_columns_need_a_linear_head(rng: np.random.Generator) -> None:
 
 def test_private_directions_are_nearly_orthonormal_with_little_noise(rng: np.random.Generator) -> None:
     X = rng.normal(size=(5000, 3))
-    public = Directions.of(PublicFeatures(X))
+    public = WhitenedRows.of(PublicFeatures(X))
     values = np.column_stack([0.5 * X[:, 0] + 0.5 * rng.normal(size=5000), rng.uniform(-1, 1, 5000)])
     private, largest = np.clip(values, -1.7, 1.7), np.full(2, np.sqrt(3))
 
-    def add(mu: float) -> Directions:
-        moments = release_moments(public, private, largest, mu=mu, neighbouring=Neighbouring.REPLACE, generator=rng)
-        return add_private_directions(public, private, moments)
+    def add(mu: float) -> PrivateRows:
+        curator = Curator(rng, num_records=5000)
+        moments = release_moments(public, private, largest, mu=mu, neighbouring=Neighbouring.REPLACE, curator=curator)
+        return PrivateRows.of(public, private, moments)
 
     whole = add(1e4)
-    assert not whole.is_public
-    assert whole.rows.T @ whole.rows / 5000 == pytest.approx(np.eye(6), abs=0.25)  # long public rows are cut
+    assert not isinstance(whole, WhitenedRows)  # of which releases assume that they are public
+    assert whole.values.T @ whole.values / 5000 == pytest.approx(np.eye(6), abs=0.25)  # long public rows are cut
     columns = np.column_stack([X, np.ones(5000), private])
-    assert columns @ whole.matrix == pytest.approx(whole.rows, abs=1e-9)
+    assert columns @ whole.matrix == pytest.approx(whole.values, abs=1e-9)
     noisy = add(1e-3)
-    assert np.isfinite(noisy.rows).all()
-    assert np.sqrt(np.mean(noisy.rows[:, 4:] ** 2)) < 2  # noise chooses bad coordinates, but no huge ones
+    assert np.isfinite(noisy.values).all()
+    assert np.sqrt(np.mean(noisy.values[:, 4:] ** 2)) < 2  # noise chooses bad coordinates, but no huge ones
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])

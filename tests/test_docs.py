@@ -86,7 +86,8 @@ def test_files_and_tests_named_in_the_documents_exist() -> None:
 
 
 def test_every_algorithm_and_head_is_in_the_readme() -> None:
-    from conddp.estimators import ALGORITHMS, HEADS
+    from conddp.algorithms import ALGORITHMS
+    from conddp.heads import HEADS
 
     text = (ROOT / "README.md").read_text()
     for each in (*ALGORITHMS.values(), *HEADS.values()):
@@ -130,7 +131,7 @@ def test_every_page_is_in_the_navigation_and_nothing_else() -> None:
 
 
 def test_every_algorithm_has_a_page_of_the_site() -> None:
-    from conddp.estimators import ALGORITHMS
+    from conddp.algorithms import ALGORITHMS
 
     described = {
         name: [page for page in navigation() if re.fullmatch(r"algorithms/(?!index)\w+\.md|cond_newton\.md", page)]
@@ -142,7 +143,7 @@ def test_every_algorithm_has_a_page_of_the_site() -> None:
 
 
 def test_every_head_is_described() -> None:
-    from conddp.estimators import HEADS
+    from conddp.heads import HEADS
 
     text = (DOCS / "heads.md").read_text()
     for name, head in HEADS.items():

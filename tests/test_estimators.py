@@ -14,8 +14,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from conddp import MLP, CondDP, Neighbouring, PrivacyBudget, PrivacyLedger, PrivateMean, PrivateRegressor
+from conddp.algorithms import ALGORITHMS
 from conddp.errors import BudgetExceeded, LedgerError, SchemaError
-from conddp.estimators import ALGORITHMS
+from conddp.privacy.transcript import GaussianRelease
 
 COLUMNS = ("rooms", "age", "income")
 
@@ -254,8 +255,13 @@ def test_the_guarantee_has_everything_as_fields(rng: np.random.Generator) -> Non
 
 def test_a_mini_batch_guarantee_names_its_assumption(rng: np.random.Generator) -> None:
     X, y = records(rng)
-    guarantee: Any = regressor(algorithm=CondDP(batch_size=200, num_steps=20)).fit(X, y).guarantee_
-    assert guarantee.event.sampling_probability == pytest.approx(0.1)
-    assert "supported numerically, not proved" in str(guarantee)
-    whole: Any = regressor(algorithm=CondDP(batch_size=10_000, num_steps=20)).fit(X, y).guarantee_
-    assert whole.event.is_full_batch
+    sampled = regressor(algorithm=CondDP(batch_size=200, num_steps=20)).fit(X, y)
+    (release,) = sampled.transcript_
+    assert isinstance(release, GaussianRelease) and release.count == 20
+    assert release.sampling_probability == pytest.approx(0.1)
+    assert "supported numerically, not proved" in str(sampled.guarantee_)
+    whole = regressor(algorithm=CondDP(batch_size=10_000, num_steps=20)).fit(X, y)
+    (release,) = whole.transcript_
+    assert isinstance(release, GaussianRelease) and release.count == 20
+    assert release.sampling_probability == 1.0
+    assert "not proved" not in str(whole.guarantee_)

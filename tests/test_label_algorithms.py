@@ -19,13 +19,13 @@ from conddp.features.spectrum import Spectrum
 from conddp.heads.factorization import FactorizationMachine
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
-from conddp.labels.bags import count_noisy
 from conddp.labels.prior import LabelPrior
 from conddp.privacy.accounting import calibrate_gaussian_mu, compute_gaussian_delta
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
+from conddp.privacy.weighted_sums import count_noisy
 from tests.contracts import LABEL_ALGORITHMS, REFERENCES
 from tests.test_algorithms import dataset
 
@@ -106,11 +106,11 @@ def test_the_non_private_optimum_is_least_squares_and_says_that_it_is_not_privat
 def released_statistics(algorithm: Algorithm, data: Records, neighbouring: Neighbouring) -> Any:
     """Parameters of a fit whose noise is always zero: what the noise is added to."""
 
-    class NoNoise:
-        def standard_normal(self, size: Any = None) -> Any:
-            return 0.0 if size is None else np.zeros(size)
+    class NoNoise(np.random.Generator):
+        def standard_normal(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
+            return np.zeros(size, dtype=dtype)
 
-    source = RandomSource(NoNoise())  # type: ignore[arg-type]
+    source = RandomSource(NoNoise(np.random.PCG64(0)))
     return algorithm.fit(data, BUDGET, neighbouring=neighbouring, random_source=source)
 
 
@@ -143,7 +143,9 @@ def test_one_release_moves_by_at_most_its_noise_allows(
             changed[record] = value
             result = released_statistics(algorithm, Records(public, None, Labels(changed, bounds)), neighbouring)
             thetas.append(result.model.parameters)
-        deviation = result.settings["noise_deviation"]
+        (release,) = result.transcript
+        deviation = release.noise_std / 60
+        assert result.settings["noise_std"] == pytest.approx(deviation, rel=2e-9)
         moved = thetas[0] - thetas[1]  # on the features themselves
         if isinstance(algorithm, PrivateMean):
             shifts.append(abs(moved[-1]) / deviation)
@@ -178,7 +180,7 @@ def test_the_best_noise_shape_is_feasible_optimal_and_better_than_spherical(heav
 def test_bags_with_little_noise_give_least_squares(rng: np.random.Generator) -> None:
     data = dataset(rng, n=4000, private=False)
     optimum = NonPrivate().fit(data, BUDGET).model.predict(data.public)
-    algorithm = WeightedLLP(noise_scale=0.05, noisy_share=0.5)
+    algorithm = WeightedLLP(noise_scale=0.05, noisy_fraction=0.5)
     result = algorithm.fit(data, PrivacyBudget(1000.0, 1e-5), random_source=RandomSource.of(0))
     assert np.mean((result.model.predict(data.public) - optimum) ** 2) < 0.02 * np.var(optimum)
 
@@ -187,7 +189,7 @@ def test_the_sums_of_bags_move_as_accounted(rng: np.random.Generator) -> None:
     # The bags, weights and noisy labels of a run are public; what is released of them is the noisy sums. Given the
     # weights of a bag, replacing a label by one a whole range away moves its sum by |w| and its noise has deviation
     # s sqrt(sum of squared weights of noisy labels): the mu whose mean delta the accountant integrates.
-    algorithm = WeightedLLP(noisy_share=0.5)
+    algorithm = WeightedLLP(noisy_fraction=0.5)
     bag_size, num_bags = algorithm._plan_bags(20_000, 4, PrivacyBudget(2.0, 1e-4))
     noisy = count_noisy(bag_size, 0.5)
     w = rng.standard_normal((50_000, bag_size))
@@ -247,12 +249,12 @@ def test_recalibration_undoes_shrinkage_where_there_is_signal_and_shrinks_where_
             lambda: RandomizedLabels(randomizer="coin"),  # type: ignore[arg-type]
             "randomizer must be one of",
         ),
-        (lambda: RROnBins(prior_share=0.0), "prior_share"),
-        (lambda: RROnBins(prior_share=1.0), "prior_share"),
+        (lambda: RROnBins(prior_fraction=0.0), "prior_fraction"),
+        (lambda: RROnBins(prior_fraction=1.0), "prior_fraction"),
         (lambda: RROnBins(grid_size=0), "grid_size"),
         (lambda: RROnBins(smoothing=-1.0), "smoothing"),
-        (lambda: WeightedLLP(noisy_share=0.0), "noisy_share"),
-        (lambda: WeightedLLP(used_share=1.5), "used_share"),
+        (lambda: WeightedLLP(noisy_fraction=0.0), "noisy_fraction"),
+        (lambda: WeightedLLP(used_fraction=1.5), "used_fraction"),
         (lambda: WeightedLLP(noise_scale=0.0), "noise_scale"),
         (
             lambda: OneShot(noise="cubic"),  # type: ignore[arg-type]
@@ -272,12 +274,12 @@ def test_references_work_without_private_columns_too(rng: np.random.Generator, n
     assert np.isfinite(result.model.predict(data.public)).all()
 
 
-def test_the_smallest_share_of_noisy_labels_is_private_all_the_same() -> None:
+def test_the_smallest_fraction_of_noisy_labels_is_private_all_the_same() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 2))
     data = Records(PublicFeatures(X), None, Labels(X @ [1.0, -1.0] + 5, Bounds(0, 10)))
     with pytest.raises(NotCalibrated):
-        WeightedLLP(noisy_share=1e-10, used_share=1.0).fit(data, PrivacyBudget(0.1, 1e-6))
+        WeightedLLP(noisy_fraction=1e-10, used_fraction=1.0).fit(data, PrivacyBudget(0.1, 1e-6))
 
 
 def test_a_known_prior_beyond_the_bounds_is_refused_before_anything_is_spent(rng: np.random.Generator) -> None:
@@ -311,5 +313,5 @@ def test_labels_far_from_zero_round_no_worse_without_an_intercept(offset: float)
             data, BUDGET, fit_intercept=False, random_source=RandomSource.of(np.random.default_rng(0))
         )
         thetas.append(C.unfold(result.model.parameters))
-    moved = abs(float(thetas[1][0] - thetas[0][0])) / result.settings["noise_deviation"]
+    moved = abs(float(thetas[1][0] - thetas[0][0])) / result.settings["noise_std"]
     assert moved == pytest.approx(calibrate_gaussian_mu(BUDGET.epsilon, BUDGET.delta), rel=1e-4)

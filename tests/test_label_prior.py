@@ -9,6 +9,7 @@ from scipy.stats import chisquare
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels
 from conddp.labels.prior import LabelPrior, estimate_label_prior, make_grid
+from conddp.privacy.release import Curator
 
 
 def test_grids_come_from_the_bounds_alone() -> None:
@@ -32,7 +33,8 @@ def noisy_counts(monkeypatch: pytest.MonkeyPatch, labels: Labels, grid: NDArray[
         return np.ones(len(counts))
 
     monkeypatch.setattr("conddp.labels.prior._project", keep)
-    estimate_label_prior(labels, grid, epsilon=epsilon, rng=np.random.default_rng(0))
+    curator = Curator(np.random.default_rng(0), num_records=len(labels))
+    estimate_label_prior(labels, grid, epsilon=epsilon, curator=curator)
     return seen[0]
 
 
@@ -56,7 +58,8 @@ def test_the_estimate_tends_to_the_truth_without_bias_from_empty_cells() -> None
     rng = np.random.default_rng(1)
     labels = Labels(rng.beta(2, 30, size=20_000), Bounds(0, 1))
     grid = make_grid(labels.bounds, 60)
-    means = [estimate_label_prior(labels, grid, epsilon=0.1, rng=rng).mean for _ in range(100)]
+    curator = Curator(rng, num_records=len(labels))
+    means = [estimate_label_prior(labels, grid, epsilon=0.1, curator=curator).mean for _ in range(100)]
     assert np.mean(means) == pytest.approx(labels.values.mean(), abs=0.01)
 
 

@@ -183,3 +183,14 @@ def test_processes_cannot_overspend_together(tmp_path: Path) -> None:
 def test_impossible_amounts_are_refused(amount: tuple[float, float]) -> None:
     with pytest.raises(ValueError):
         PrivacyBudget(*amount)
+
+
+def test_an_entry_is_forced_to_disk_before_spending_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "ledger.jsonl"
+    ledger = PrivacyLedger(PrivacyBudget(1.0, 1e-6), path=path)
+    forced: list[str] = []
+    monkeypatch.setattr("os.fsync", lambda _: forced.append(path.read_text().splitlines()[-1]))
+    receipt = ledger.spend(LedgerEntry("a fit", PrivacyBudget(0.5, 1e-7)))
+    assert len(forced) == 1
+    assert '"a fit"' in forced[0]
+    assert receipt.is_recorded

@@ -20,10 +20,15 @@ from conddp.labels.randomizers import (
     make_response_on_bins,
     make_unbiased_response,
 )
+from conddp.privacy.release import Curator
 
 UNIT = Bounds(0, 1)
 GRID = np.linspace(0, 1, 41)
 EXPONENTIAL = LabelPrior(GRID, np.exp(-6 * GRID))
+
+
+def make_curator(num_records: int, seed: int = 0) -> Curator:
+    return Curator(np.random.default_rng(seed), num_records=num_records)
 
 
 def random_prior(seed: int, size: int) -> LabelPrior:
@@ -112,9 +117,9 @@ def test_the_largest_likelihood_ratio_is_e_to_the_epsilon(kind: str, epsilon: fl
 def test_outputs_come_as_often_as_claimed(kind: str) -> None:
     # Chi-square, 30,000 draws for each of three labels, fixed seed, false alarm 1e-3 each.
     randomizer = FINITE[kind](1.5)
-    rng = np.random.default_rng(2)
+    curator = make_curator(30_000, seed=2)
     for cell in (0, len(randomizer.grid) // 3, len(randomizer.grid) - 1):
-        drawn = randomizer.randomize(np.full(30_000, randomizer.grid[cell]), rng)
+        drawn = randomizer.randomize(np.full(30_000, randomizer.grid[cell]), curator)
         observed = np.array([np.sum(drawn == output) for output in randomizer.outputs])
         assert observed.sum() == 30_000
         expected = 30_000 * randomizer.probabilities[cell]
@@ -127,20 +132,20 @@ def test_outputs_come_as_often_as_claimed(kind: str) -> None:
 
 def test_impossible_outputs_never_come() -> None:
     randomizer = FiniteRandomizer(np.array([0.0]), np.array([1.0, 2.0, 3.0]), np.array([[0.5, 0.5, 0.0]]))
-    assert set(randomizer.randomize(np.zeros(1000), np.random.default_rng(0))) == {1.0, 2.0}
+    assert set(randomizer.randomize(np.zeros(1000), make_curator(1000))) == {1.0, 2.0}
 
 
 def staircase_density(x: NDArray[Any], epsilon: float) -> NDArray[Any]:
     """Density of staircase noise for unit width, from its definition."""
-    share = 1 / (1 + math.exp(epsilon / 2))
-    top = (1 - math.exp(-epsilon)) / (2 * (share + math.exp(-epsilon) * (1 - share)))
+    fraction = 1 / (1 + math.exp(epsilon / 2))
+    top = (1 - math.exp(-epsilon)) / (2 * (fraction + math.exp(-epsilon) * (1 - fraction)))
     step = np.floor(np.abs(x))
-    return top * np.exp(-epsilon * (step + (np.abs(x) - step >= share)))
+    return top * np.exp(-epsilon * (step + (np.abs(x) - step >= fraction)))
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_staircase_noise_has_its_density_and_its_epsilon(epsilon: float) -> None:
-    noise = AdditiveNoise(Bounds(0, 1), epsilon, "staircase").randomize(np.zeros(40_000), np.random.default_rng(1))
+    noise = AdditiveNoise(Bounds(0, 1), epsilon, "staircase").randomize(np.zeros(40_000), make_curator(40_000, seed=1))
     grid = np.linspace(-60, 60, 1_200_001)
     distribution = np.cumsum(staircase_density(grid, epsilon)) * (grid[1] - grid[0])
     assert distribution[-1] == pytest.approx(1.0, abs=1e-4)
@@ -154,7 +159,7 @@ def test_staircase_noise_has_its_density_and_its_epsilon(epsilon: float) -> None
 
 
 def test_laplace_noise_has_scale_width_over_epsilon() -> None:
-    noisy = AdditiveNoise(Bounds(-1, 3), 0.8, "laplace").randomize(np.full(40_000, 9.0), np.random.default_rng(1))
+    noisy = AdditiveNoise(Bounds(-1, 3), 0.8, "laplace").randomize(np.full(40_000, 9.0), make_curator(40_000, seed=1))
     assert kstest(noisy - 3.0, "laplace", args=(0, 4 / 0.8)).pvalue > 1e-3  # 9 is clamped to 3
 
 
@@ -200,7 +205,7 @@ def test_binary_response_has_the_label_as_its_mean_and_the_stated_variance() -> 
 
 def test_a_prior_on_one_label_gives_that_label() -> None:
     randomizer = make_response_on_bins(LabelPrior(np.array([2.0]), np.array([1.0])), 1.0)
-    assert randomizer.randomize(np.array([0.0, 5.0]), np.random.default_rng(0)).tolist() == [2.0, 2.0]
+    assert randomizer.randomize(np.array([0.0, 5.0]), make_curator(2)).tolist() == [2.0, 2.0]
     assert randomizer.epsilon == 0.0
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
@@ -20,7 +21,8 @@ from conddp.errors import SchemaError
 from conddp.heads.head import Head
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
-from conddp.models.saving import SavedModel, load_model, save_model
+from conddp.models.result import FitResult
+from conddp.models.saving import load_model, save_model
 from conddp.planning.comparison import Comparison, compare_algorithms
 from conddp.planning.plan import Plan
 from conddp.privacy.budget import PrivacyBudget
@@ -53,7 +55,7 @@ def make_saved(
     neighbouring: Neighbouring = Neighbouring.REPLACE,
     private: bool = True,
     budget: PrivacyBudget | None = None,
-) -> SavedModel:
+) -> FitResult:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 2))
     label = Labels(5 + X[:, 0] + rng.normal(size=500), Bounds(0, 10), LABEL)
@@ -65,8 +67,8 @@ def make_saved(
     result = algorithm.fit(
         dataset, budget, head=head, neighbouring=neighbouring, random_source=RandomSource.of(0), ledger=ledger
     )
-    schema = SCHEMA if private else Schema.of(label=LABEL, label_bounds=(0, 10), public=PUBLIC)
-    save_model(folder, result, schema, ledger, Design.of(dataset.public))
+    assert result.schema == (SCHEMA if private else Schema.of(label=LABEL, label_bounds=(0, 10), public=PUBLIC))
+    save_model(folder, replace(result, design=Design.of(dataset.public)))
     return load_model(folder)
 
 
@@ -84,6 +86,7 @@ def comparison() -> Comparison:
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory: pytest.TempPathFactory, comparison: Comparison) -> dict[str, Document]:
     saved = make_saved(tmp_path_factory.mktemp("report") / "model")
+    assert saved.design is not None
     plan = Plan(SCHEMA, 1.0, saved.design, comparison)
     return {
         "fit": report_fit(saved, plan),

@@ -35,6 +35,7 @@ def browser() -> "Iterator[Browser]":
 def pages(tmp_path_factory: pytest.TempPathFactory, comparison: Any) -> list[Path]:  # noqa: F811  (the fixture)
     folder = tmp_path_factory.mktemp("pages")
     saved = make_saved(folder / "model")
+    assert saved.design is not None
     plan = Plan(SCHEMA, 1.0, saved.design, comparison)
     return [
         write_report(report_fit(saved, plan), folder / "fit.html"),

@@ -1,6 +1,7 @@
 """Saved models: what comes back, and what is refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from conddp.heads.head import Head
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
 from conddp.heads.wide import Wide
+from conddp.models.result import FitResult
 from conddp.models.saving import ModelFileError, load_model, save_model
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.ledger import PrivacyLedger
@@ -28,6 +30,7 @@ from conddp.theory.design import Design
 SCHEMA = Schema.of(label="price", label_bounds=(-5, 5), public=["a", "b"], private={"c": (0, 1)})
 DESIGN = Design.of(PublicFeatures(np.random.default_rng(0).normal(size=(300, 2)), ("a", "b")))
 PUBLIC_ONLY = Schema.of(label="price", label_bounds=(-5, 5), public=["a", "b"])
+UNPROTECTED = {"kind": "unprotected", "what": "labels", "count": 1}
 
 
 @pytest.fixture
@@ -40,14 +43,16 @@ def dataset(rng: np.random.Generator) -> Records:
     )
 
 
-def fit(dataset: Records, algorithm: Algorithm, head: Head, *, private: bool) -> tuple[Any, PrivacyLedger, Records]:
+def fit(
+    dataset: Records, algorithm: Algorithm, head: Head, *, private: bool
+) -> tuple[FitResult, PrivacyLedger, Records]:
     if not private:
         dataset = Records(dataset.public, None, dataset.label)
     ledger = PrivacyLedger(PrivacyBudget(3.0, 1e-5))
     result = algorithm.fit(
         dataset, PrivacyBudget(1.0, 1e-6), head=head, random_source=RandomSource.of(0), ledger=ledger
     )
-    return result, ledger, dataset
+    return replace(result, design=DESIGN), ledger, dataset
 
 
 @pytest.mark.parametrize(
@@ -64,14 +69,15 @@ def test_a_model_comes_back_as_it_was(
     tmp_path: Path, dataset: Records, algorithm: Algorithm, head: Head, private: bool
 ) -> None:
     result, ledger, used = fit(dataset, algorithm, head, private=private)
-    schema = SCHEMA if private else PUBLIC_ONLY
-    folder = save_model(tmp_path / "deep" / "model", result, schema, ledger, DESIGN)
+    folder = save_model(tmp_path / "deep" / "model", result)
     saved = load_model(folder)
     assert saved.predict(used.public, used.private).tolist() == result.model.predict(used.public, used.private).tolist()
     assert saved.model.head == head
     assert saved.guarantee == result.guarantee
     assert str(saved.guarantee) == str(result.guarantee)
-    assert saved.schema == schema
+    assert saved.schema == result.schema == (SCHEMA if private else PUBLIC_ONLY)
+    assert saved.design == DESIGN
+    assert saved.transcript == result.transcript and len(saved.transcript) > 0
     assert saved.settings == json.loads(json.dumps(dict(result.settings)))
     assert saved.ledger.spent == ledger.spent and saved.ledger.budget == ledger.budget
     assert [entry.reason for entry in saved.ledger.entries] == [entry.reason for entry in ledger.entries]
@@ -80,7 +86,7 @@ def test_a_model_comes_back_as_it_was(
 def test_no_private_value_is_in_the_folder(tmp_path: Path, dataset: Records) -> None:
     result, ledger, used = fit(dataset, CondNewton(), Linear(), private=True)
     assert used.private is not None
-    folder = save_model(tmp_path / "model", result, SCHEMA, ledger, DESIGN)
+    folder = save_model(tmp_path / "model", result)
     text = "".join(path.read_text(errors="replace") for path in folder.iterdir())
     blob = b"".join(path.read_bytes() for path in folder.iterdir())
     for value in (*used.label.values[:50], *used.private.values[:50, 0]):
@@ -91,9 +97,9 @@ def test_no_private_value_is_in_the_folder(tmp_path: Path, dataset: Records) -> 
 
 def test_a_folder_is_never_overwritten(tmp_path: Path, dataset: Records) -> None:
     result, ledger, _ = fit(dataset, CondNewton(), Linear(), private=True)
-    save_model(tmp_path / "model", result, SCHEMA, ledger, DESIGN)
+    save_model(tmp_path / "model", result)
     with pytest.raises(ModelFileError, match="exists already"):
-        save_model(tmp_path / "model", result, SCHEMA, ledger, DESIGN)
+        save_model(tmp_path / "model", result)
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path: Path, dataset: Records, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +110,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, dataset: Records, monke
 
     monkeypatch.setattr("conddp.models.saving.os.rename", fail)
     with pytest.raises(OSError, match="disk full"):
-        save_model(tmp_path / "model", result, SCHEMA, ledger, DESIGN)
+        save_model(tmp_path / "model", result)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -121,9 +127,16 @@ def _change(folder: Path, **entries: object) -> None:
         (lambda folder: (folder / "model.json").write_text("{"), "not valid JSON"),
         (lambda folder: (folder / "model.json").write_text("[]"), "not the record of a conddp model"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"x"), "does not belong"),
-        (lambda folder: _change(folder, conddp_model=4), r"format 4, newer than this conddp reads \(3\)"),
+        (lambda folder: _change(folder, conddp_model=5), r"format 5, newer than this conddp reads \(4\)"),
         (lambda folder: _change(folder, conddp_model=1), r"format 1, of an older conddp"),
-        (lambda folder: _change(folder, head={"kind": "os.system"}), "unknown head"),
+        (lambda folder: _change(folder, conddp_model=3), r"format 3, of an older conddp"),
+        (lambda folder: _change(folder, head={"kind": "os.system"}), "a head 'os.system' that is not known here"),
+        (lambda folder: _change(folder, loss="magic"), "is damaged"),
+        (lambda folder: _change(folder, transcript={}), "must be a list of releases"),
+        (lambda folder: _change(folder, transcript=[{"kind": "magic"}]), "unknown kind 'magic'"),
+        (lambda folder: _change(folder, transcript=[{"kind": "gaussian", "size": 1}]), "wrong fields"),
+        (lambda folder: _change(folder, transcript=[]), "promises more than its own transcript shows"),
+        (lambda folder: _change(folder, transcript=[UNPROTECTED]), "promises more than its own transcript shows"),
         (lambda folder: _change(folder, schema="[label]"), "is damaged"),
         (lambda folder: _change(folder, has_constant=False), "is damaged"),
         (lambda folder: _change(folder, guarantee={}), "is damaged"),
@@ -132,7 +145,7 @@ def _change(folder: Path, **entries: object) -> None:
 )
 def test_a_damaged_folder_is_refused(tmp_path: Path, dataset: Records, damage: Any, message: str) -> None:
     result, ledger, _ = fit(dataset, CondNewton(), Linear(), private=True)
-    folder = save_model(tmp_path / "model", result, SCHEMA, ledger, DESIGN)
+    folder = save_model(tmp_path / "model", result)
     damage(folder)
     with pytest.raises(ModelFileError, match=message):
         load_model(folder)
@@ -140,7 +153,7 @@ def test_a_damaged_folder_is_refused(tmp_path: Path, dataset: Records, damage: A
 
 def test_nothing_can_be_spent_on_the_copy_of_the_ledger(tmp_path: Path, dataset: Records) -> None:
     result, ledger, used = fit(dataset, CondNewton(), Linear(), private=True)
-    folder = save_model(tmp_path / "model", result, SCHEMA, ledger, DESIGN)
+    folder = save_model(tmp_path / "model", result)
     copy = PrivacyLedger.load(folder / "ledger.jsonl")
     assert copy.remaining == ledger.remaining  # it can be read
     with pytest.raises(LedgerError, match="copy of a ledger"):
@@ -152,14 +165,14 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, dataset: Record
     result, ledger, _ = fit(dataset, CondNewton(), Linear(), private=True)
     (tmp_path / "file").write_text("")
     with pytest.raises(ModelFileError, match="cannot be written"):
-        save_model(tmp_path / "file" / "model", result, SCHEMA, ledger, DESIGN)
+        save_model(tmp_path / "file" / "model", result)
 
 
 def test_a_missing_folder_or_ledger_is_named(tmp_path: Path, dataset: Records) -> None:
     with pytest.raises(ModelFileError, match="there is no model folder"):
         load_model(tmp_path / "absent")
     result, ledger, _ = fit(dataset, CondNewton(), Linear(), private=True)
-    folder = save_model(tmp_path / "model", result, SCHEMA, ledger, DESIGN)
+    folder = save_model(tmp_path / "model", result)
     (folder / "ledger.jsonl").unlink()
     with pytest.raises(LedgerError, match="cannot be read"):
         load_model(folder)

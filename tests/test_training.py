@@ -7,6 +7,7 @@ import torch
 from conddp.heads.head import Head, Inputs
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
+from conddp.privacy.release import Curator, bound_rounding
 from conddp.training.loop import Progress, TrainingPlan, train
 from conddp.training.optimizers import SGD, Adam
 from tests.contracts import HEADS
@@ -28,9 +29,11 @@ def run(
     label: Any,
     parameters: Any,
     rate: Any,
-    seeds: list[int],
+    seeds: list[int] | None,
     **more: Any,
 ) -> Any:
+    """A run whose noise has these seeds; without noise if there are none."""
+    generators = None if seeds is None else [np.random.default_rng(seed) for seed in seeds]
     return train(
         plan,
         head,
@@ -39,22 +42,25 @@ def run(
         label,
         parameters,
         optimizer=more.pop("optimizer", None) or Adam(rate),
-        noise_generators=[np.random.default_rng(seed) for seed in seeds],
-        sampling_generator=np.random.default_rng(99),
+        curator=None if generators is None else Curator(generators, num_records=label.shape[0]),
+        rng=np.random.default_rng(99),
         **more,
     )
 
 
+@pytest.mark.parametrize("seeds", [[1, 2, 3], None], ids=["noise", "no noise"])
 @pytest.mark.parametrize("probability", [1.0, 0.2])
 @pytest.mark.parametrize("head", HEADS.values(), ids=list(HEADS))
-def test_k_configurations_at_once_equal_k_runs_of_one(rng: np.random.Generator, head: Head, probability: float) -> None:
+def test_k_configurations_at_once_equal_k_runs_of_one(
+    rng: np.random.Generator, head: Head, probability: float, seeds: list[int] | None
+) -> None:
     inputs, label = records(rng)
-    clips, noises, rates, seeds = [0.1, 1.0, 3.0], [2.0, 0.5, 0.0], [0.01, 0.05, 0.1], [1, 2, 3]
+    clips, noises, rates = [0.1, 1.0, 3.0], [2.0, 0.5, 1e-9], [0.01, 0.05, 0.1]
     start = 0.3 * rng.normal(size=(3, head.layout(3, 2).size))
     together = run(TrainingPlan(10, clips, noises, probability, 0.5), head, inputs, label, start, rates, seeds)
     for k in range(3):
         plan = TrainingPlan(10, clips[k], noises[k], probability, 0.5)
-        alone = run(plan, head, inputs, label, start[k : k + 1], rates[k], seeds[k : k + 1])
+        alone = run(plan, head, inputs, label, start[k : k + 1], rates[k], seeds and seeds[k : k + 1])
         assert np.allclose(alone[0], together[k], rtol=1e-9, atol=1e-10)
 
 
@@ -78,7 +84,7 @@ def test_one_full_batch_step_is_the_stated_formula(rng: np.random.Generator) -> 
     rows = rows_of(inputs)
     gradients = (rows @ start[0] - label)[:, None] * rows
     clipped = gradients * np.minimum(1, 0.7 / np.linalg.norm(gradients, axis=1, keepdims=True))
-    noise = np.random.default_rng(4).standard_normal(5)
+    noise = np.random.default_rng(4).standard_normal(5) * (1 + bound_rounding(60))
     expected = start[0] - 0.1 * (clipped.sum(axis=0) + 3.0 * 0.7 * noise) / len(label)
     found = run(TrainingPlan(1, 0.7, 3.0), head, inputs, label, start, None, [4], optimizer=SGD(0.1))
     assert np.allclose(found[0], expected, rtol=1e-12)
@@ -90,7 +96,7 @@ def test_an_empty_sample_is_a_step_of_noise_divided_by_the_expected_size(rng: np
     # With q = 1e-9 every sample is empty; the divisor stays n q.
     plan = TrainingPlan(1, 0.7, 3.0, sampling_probability=1e-9)
     found = run(plan, Linear(), inputs, label, start, None, [4], optimizer=SGD(1e-9))
-    noise = np.random.default_rng(4).standard_normal(5)
+    noise = np.random.default_rng(4).standard_normal(5) * (1 + bound_rounding(10))
     assert np.allclose(found[0], -1e-9 * 3.0 * 0.7 * noise / (10 * 1e-9), rtol=1e-12)
 
 
@@ -112,8 +118,8 @@ def test_the_realised_size_of_a_sample_never_enters(rng: np.random.Generator) ->
             label,
             np.zeros((1, 5)),
             optimizer=SGD(1.0),
-            noise_generators=[np.random.default_rng(0)],
-            sampling_generator=generator,
+            curator=None,
+            rng=generator,
         )
         rows = rows_of(inputs)[drawn]
         assert np.allclose(found[0], rows.T @ label[drawn] / 20, rtol=1e-9, atol=1e-12)

@@ -1,6 +1,7 @@
 """The algorithms, a recipe each."""
 
-from conddp.algorithms.auto import Auto
+from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
+from conddp.algorithms.auto import Auto, Choice
 from conddp.algorithms.cond_dp import CondDP
 from conddp.algorithms.cond_newton import CondNewton
 from conddp.algorithms.dpsgd import DPSGD
@@ -8,19 +9,26 @@ from conddp.algorithms.non_private import NonPrivate
 from conddp.algorithms.one_shot import OneShot
 from conddp.algorithms.private_mean import PrivateMean
 from conddp.algorithms.randomized_labels import RandomizedLabels, RROnBins
+from conddp.algorithms.request import FitRequest
 from conddp.algorithms.switch_cond_dp import SwitchCondDP
+from conddp.algorithms.task import Task
 from conddp.algorithms.weighted_llp import WeightedLLP
 
 __all__ = [
+    "ALGORITHMS",
     "DPSGD",
+    "Algorithm",
     "Auto",
+    "Choice",
     "CondDP",
     "CondNewton",
+    "FitRequest",
     "NonPrivate",
     "OneShot",
     "PrivateMean",
     "RROnBins",
     "RandomizedLabels",
     "SwitchCondDP",
+    "Task",
     "WeightedLLP",
 ]

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from conddp._validate import positive_integer
-from conddp.algorithms.algorithm import Algorithm, Task
+from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.cond_dp import CondDP
 from conddp.algorithms.cond_newton import CondNewton
 from conddp.algorithms.private_mean import PrivateMean
 from conddp.algorithms.randomized_labels import RROnBins
-from conddp.data.records import Records
-from conddp.heads.head import Head
-from conddp.heads.linear import Linear
-from conddp.heads.wide import Wide
+from conddp.algorithms.task import Task
+from conddp.data.parts import PublicFeatures
+from conddp.data.schema import Schema
+from conddp.heads.head import Head, Linearity
 from conddp.labels.simulation import FAMILIES, simulate
-from conddp.models.fitted import FitResult
+from conddp.models.result import FitResult
 from conddp.newton.schedule import NewtonPlan
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
@@ -73,10 +73,15 @@ class Auto(Algorithm):
     def run(self, task: Task) -> FitResult:
         """Choose, then do what the chosen algorithm does."""
         choice = self.choose(
-            task.dataset, task.budget, task.head, fit_intercept=task.fit_intercept, neighbouring=task.neighbouring
+            task.public,
+            task.schema,
+            task.budget,
+            task.head,
+            fit_intercept=task.fit_intercept,
+            neighbouring=task.neighbouring,
         )
         algorithm, name = choice.algorithm, type(choice.algorithm).__name__
-        algorithm.check(task.dataset, task.head, task.neighbouring)
+        algorithm.check(task.schema, task.head, task.neighbouring, task.loss)
         sentence = f"{name} was chosen because {choice.reason}; no private value took part in the choice."
         task.note_free("choice of algorithm", sentence)
         result = algorithm.run(replace(task, name=name, choice=sentence))
@@ -85,25 +90,26 @@ class Auto(Algorithm):
 
     def choose(
         self,
-        dataset: Records,
+        public: PublicFeatures,
+        schema: Schema,
         budget: PrivacyBudget,
         head: Head,
         *,
         fit_intercept: bool = True,
         neighbouring: Neighbouring = Neighbouring.REPLACE,
     ) -> Choice:
-        """The algorithm for this data set, budget and head.
+        """The algorithm for these columns, this budget and this head.
 
         Privacy
             Reads public columns, names and n only: no cost.
         """
-        if dataset.private is not None and not isinstance(head, Linear):
+        if schema.private and head.linear_in is not Linearity.COLUMNS:
             return Choice(
                 CondDP(),
                 "some columns are private and the head is not linear: it conditions the public columns and clips "
                 "gradients of all",
             )
-        if dataset.private is not None:
+        if schema.private:
             return Choice(
                 CondNewton(),
                 "the head is linear: curvature along public columns is known exactly, and along private ones it is "
@@ -112,43 +118,43 @@ class Auto(Algorithm):
         if budget.delta == 0:
             return Choice(RROnBins(), "delta is 0, which Gaussian noise cannot give")
         if self.num_simulations:
-            return self._simulate(dataset, budget, head, fit_intercept, neighbouring)
+            return self._simulate(public, budget, head, fit_intercept, neighbouring)
         reason = "all features are public, so that curvature is known exactly and only sums of residuals need noise"
-        if not isinstance(head, (Linear, Wide)):
+        if head.linear_in is Linearity.NOTHING:
             reason += (
                 ": it takes Newton steps on a wide random layer, then Gauss-Newton steps along the head's Jacobian"
             )
         return Choice(CondNewton(), reason)
 
     def _simulate(
-        self, dataset: Records, budget: PrivacyBudget, head: Head, fit_intercept: bool, neighbouring: Neighbouring
+        self, public: PublicFeatures, budget: PrivacyBudget, head: Head, fit_intercept: bool, neighbouring: Neighbouring
     ) -> Choice:
         candidates: dict[str, Algorithm] = {
             f"CondNewton with {num_steps} steps": CondNewton(plan=NewtonPlan(num_steps=num_steps))
             for num_steps in (12, 24)
         }
-        if not isinstance(head, (Linear, Wide)):
+        if head.linear_in is Linearity.NOTHING:
             candidates["CondNewton with 100 hidden units"] = CondNewton(width=100)
             candidates["CondNewton without Gauss-Newton steps"] = CondNewton(tangents=0)
         if neighbouring is Neighbouring.REPLACE:
             candidates["RROnBins"] = RROnBins()
-        if isinstance(head, Linear) and fit_intercept:
+        if head.linear_in is Linearity.COLUMNS and fit_intercept:
             candidates["PrivateMean"] = PrivateMean()
         rng = np.random.default_rng(0)
         errors: dict[str, list[float]] = {name: [] for name in candidates}
         for family in FAMILIES:
             for seed in range(self.num_simulations):
-                simulated = simulate(dataset.public, family, rng, constant=fit_intercept)
+                simulated = simulate(public, family, rng, constant=fit_intercept)
                 for name, algorithm in candidates.items():
                     model = algorithm.fit(
-                        simulated.dataset,
+                        simulated.records,
                         budget,
                         head=head,
                         neighbouring=neighbouring,
                         fit_intercept=fit_intercept,
                         random_source=RandomSource.of(seed),
                     ).model
-                    errors[name].append(simulated.compute_error(model.predict(dataset.public)))
+                    errors[name].append(simulated.compute_error(model.predict(public)))
         means = {name: float(np.exp(np.mean(np.log(each)))) for name, each in errors.items()}
         lowest = np.min(list(errors.values()), axis=0)  # of all candidates, on each set of labels
         worst = {name: float(np.max(np.divide(each, lowest))) for name, each in errors.items()}
@@ -159,3 +165,6 @@ class Auto(Algorithm):
             f"{listed} (the mean in units of the residual variance; the worst case over the best candidate's error)"
         )
         return Choice(candidates[best], reason, means, worst)
+
+
+ALGORITHMS.add("auto", Auto())

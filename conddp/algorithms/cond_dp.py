@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 
 from conddp._validate import in_range
+from conddp.algorithms.algorithm import ALGORITHMS
 from conddp.algorithms.descent import Descent, Phase
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
-from conddp.heads.head import Head
-from conddp.heads.mlp import MLP
-from conddp.heads.wide import Wide
-from conddp.training.optimizers import OptimizerName
+from conddp.heads.head import Head, OptimizerName
 
 __all__ = ["CondDP"]
 
@@ -25,7 +23,7 @@ class CondDP(Descent):
     exponent : float
         Of the spectrum in C: 1 evens it out, 0 leaves it.
     damping : float
-        Added to the spectrum, as a share of its mean, before it is inverted.
+        Added to the spectrum, as a fraction of its mean, before it is inverted.
 
     Notes
     -----
@@ -45,9 +43,12 @@ class CondDP(Descent):
 
     def choose_optimizer(self, head: Head, *, num_private: int) -> OptimizerName:
         """Adam for networks and for private columns, whose second moments are unknown; otherwise plain steps."""
-        return self.optimizer or ("adam" if isinstance(head, (MLP, Wide)) or num_private else "sgd")
+        return self.optimizer or ("adam" if num_private else head.descent.conditioned_optimizer)
 
     def phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
         """One phase with conditioned features."""
         C = ConditioningMatrix.from_spectrum(spectrum, exponent=self.exponent, damping=self.damping)
         return (Phase(C, num_steps),)
+
+
+ALGORITHMS.add("cond-dp", CondDP())

@@ -1,37 +1,40 @@
 """CondNewton: a few noisy Newton steps on whitened public features, with every choice made by a rule."""
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import positive_integer
-from conddp.algorithms.algorithm import Algorithm, Task, bound_rounding
-from conddp.data.parts import PublicFeatures
+from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
+from conddp.algorithms.task import Task
 from conddp.data.records import Records
 from conddp.data.scaling import largest_private, scale_bounds, scale_label, scale_private
+from conddp.data.schema import Schema
 from conddp.errors import PrivacyError
-from conddp.features.random_features import Expansion
-from conddp.features.whitening import Directions
-from conddp.heads.head import Head
-from conddp.heads.linear import Linear
-from conddp.heads.wide import Wide
+from conddp.features.feature_map import FeatureMap
+from conddp.features.random_features import RandomFeatures
+from conddp.features.whitening import WhitenedRows
+from conddp.heads.head import Head, Linearity
+from conddp.losses import Loss
 from conddp.models.diagnostics import Diagnostics
-from conddp.models.fitted import FitResult, FittedModel
-from conddp.newton.private_columns import add_private_directions, release_moments
-from conddp.newton.run import NewtonRun, Watch, run_newton
+from conddp.models.fitted import FittedModel
+from conddp.models.result import FitResult
+from conddp.newton.private_columns import PrivateRows, release_moments
+from conddp.newton.release import Rows
+from conddp.newton.run import NewtonRun, StepCallback, run_newton
 from conddp.newton.schedule import NewtonPlan
-from conddp.privacy.accounting import GaussianEvent, calibrate_gaussian_mu
+from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.training.distillation import Student
 from conddp.training.loop import Progress
 
 __all__ = ["CondNewton"]
 
-MOMENT_SHARE = 0.2  # of the budget, for the second moments of private columns
-LARGEST_EXPANSION = 4e7  # numbers in the expanded feature matrix
+MOMENT_FRACTION = 0.2  # of the budget, for the second moments of private columns
+LARGEST_FEATURES = 4e7  # numbers in the matrix of random features
 LARGEST_JACOBIAN = 1e9  # numbers in the Jacobian of a head; a larger one takes too long
 
 
@@ -48,7 +51,7 @@ class CondNewton(Algorithm):
     learn to repeat them from public rows for as long as it takes, at no cost: no gradient of the head ever sees a
     label. Half way it does so, and the steps go on with the directions of its Jacobian beside those of the wide layer:
     they are Gauss-Newton steps from then on, damped by the known noise. At the end the head learns what was released
-    once more. :class:`~conddp.heads.wide.Wide` is the wide layer itself.
+    once more. A head that is linear in known features, such as :class:`~conddp.heads.wide.Wide`, is fitted directly.
 
     Private columns take part in linear heads only. Their second moments are released first, with a fifth of the budget,
     to know roughly what a Newton step is; see :mod:`conddp.newton.private_columns`.
@@ -74,10 +77,10 @@ class CondNewton(Algorithm):
         if self.tangents:
             positive_integer(tangents=self.tangents)
 
-    def check(self, dataset: Records, head: Head, neighbouring: Neighbouring) -> None:
+    def check(self, schema: Schema, head: Head, neighbouring: Neighbouring, loss: Loss | None = None) -> None:
         """Raise where a nonlinear head is to take private columns."""
-        super().check(dataset, head, neighbouring)
-        if dataset.private is not None and not isinstance(head, Linear):
+        super().check(schema, head, neighbouring, loss)
+        if schema.private and head.linear_in is not Linearity.COLUMNS:
             raise PrivacyError(
                 f"CondNewton fits a linear head to private columns only, got head={head}. "
                 "Use CondDP, or leave the private columns out."
@@ -87,125 +90,101 @@ class CondNewton(Algorithm):
         r"""Take noisy Newton steps; for heads that are not linear, distil.
 
         Privacy
-            Every release is a Gaussian mechanism with its share of :math:`\mu^2`; together they are one Gaussian
-            mechanism of parameter :math:`\mu`, accounted exactly (:func:`conddp.newton.release.release`,
-            :func:`conddp.newton.private_columns.release_moments`). Public rows, directions and hidden units are free.
+            Every release is a Gaussian mechanism with its fraction of :math:`\mu^2`; together they are one Gaussian
+            mechanism of parameter :math:`\mu`, accounted exactly (:func:`conddp.newton.release.release_residuals`,
+            :func:`conddp.newton.private_columns.release_moments`). Public rows and random features are free.
             Distillation reads released predictions; the Jacobian of the head comes from these and public rows.
         """
-        dataset, head = task.dataset, task.head
-        n, bounds = dataset.num_records, dataset.label.bounds
         mu = calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
-        expansion, features = self._expand(task)
-        directions = Directions.of(features, constant=task.fit_intercept)
-        offset = directions.rows.mean(axis=0)
+        features = self._make_features(task)
+        public_rows = WhitenedRows.of(features.transform(task.public), constant=task.fit_intercept)
         num_tangents = self._count_tangents(task)
-        settings: dict[str, Any] = {
+        settings = {
             **asdict(self.plan),
-            "num_steps": len(self.plan.shares(n)) - 2,
+            "num_steps": len(self.plan.divide_budget(task.num_records)) - 2,
             "mu": mu,
-            "num_directions": directions.num_directions + task.num_private,
-            "moment_share": 0.0 if dataset.private is None else MOMENT_SHARE,
-            "num_hidden": 0 if expansion is None else len(expansion.biases),
+            "num_directions": public_rows.num_directions + task.num_private,
+            "moment_fraction": MOMENT_FRACTION if task.num_private else 0.0,
+            "num_hidden": features.num_added,
             "tangents": num_tangents,
-            "head": repr(head),
+            "head": repr(task.head),
         }
         seen = "public columns, n and what was released before" if num_tangents else "public columns and n only"
-        task.note_free("directions", f"reads {seen}")
+        task.note_free("whitening", f"reads {seen}")
         reason = "noisy sums of clamped residuals times rows, and of their squares"
-        if dataset.private is not None:
+        if task.num_private:
             reason += "; before them, noisy second moments of private columns"
-        task.spend(reason, settings)
+        records = task.spend(reason, settings)
 
-        mu_left = mu / (1 + bound_rounding(n))
-        generator = task.random_source.generator()
-        if dataset.private is not None:
-            private = scale_private(dataset.private, center=task.fit_intercept)
-            moments = release_moments(
-                directions,
-                private,
-                np.array([largest_private(each, center=task.fit_intercept) for each in dataset.private.bounds]),
-                mu=mu_left * math.sqrt(MOMENT_SHARE),
-                neighbouring=task.neighbouring,
-                generator=generator,
-            )
-            directions = add_private_directions(directions, private, moments)
-            mu_left *= math.sqrt(1 - MOMENT_SHARE)
-        label = scale_label(dataset.label, center=task.fit_intercept)
-        low, high = scale_bounds(bounds, center=task.fit_intercept)
-        middle = 0.0 if task.fit_intercept else (low + high) / 2
-        start = np.zeros(directions.num_directions)
-        start[: len(offset)] = middle * offset
-        shares = self.plan.shares(n)
+        rows: Rows = public_rows
+        if task.num_private:
+            rows = _add_private_columns(task, records, public_rows, mu=mu * math.sqrt(MOMENT_FRACTION))
+            mu *= math.sqrt(1 - MOMENT_FRACTION)
+        lesson = _Lesson.of(task) if task.head.linear_in is Linearity.NOTHING else None
         course: list[NDArray[np.float64]] = []
-        lesson = None if isinstance(head, Linear | Wide) else _Lesson.of(task)
         run = run_newton(
-            directions,
-            label,
-            (low, high),
-            start,
-            mu=mu_left,
+            rows,
+            scale_label(records.label, center=task.fit_intercept),
+            scale_bounds(task.schema.label_bounds, center=task.fit_intercept),
+            _choose_start(task, public_rows, rows.num_directions),
+            mu=mu,
+            curator=task.curator,
             neighbouring=task.neighbouring,
             plan=self.plan,
-            generator=generator,
-            watch=_watch(task, len(shares), course),
-            widen=(lambda at: lesson.widen(directions, at, num_tangents)) if lesson and num_tangents else None,
+            loss=task.loss,
+            callback=_watch(task, settings["num_steps"] + 2, course),
+            add_directions=lesson.add_directions(public_rows, num_tangents) if lesson and num_tangents else None,
         )
         if lesson is not None:
             parameters = lesson.finish(run)
+            note = "The model was fitted to predictions that these releases determine, at no further cost."
         else:
-            parameters = self._make_parameters(task, expansion, directions, run)
-        model = FittedModel(
-            head,
-            head.layout(dataset.public.values.shape[1] + task.fit_intercept, task.num_private),
-            parameters,
-            task.fit_intercept,
-            bounds,
-            () if dataset.private is None else dataset.private.bounds,
-        )
-        event = GaussianEvent(task.neighbouring.sensitivity(1.0) / mu, 1, 1.0, task.neighbouring)
-        number = len(shares) + (dataset.private is not None)
-        mechanism = (
-            f"{number} full-batch Gaussian releases were accounted exactly; together they are one "
-            f"Gaussian mechanism whose sensitivity is {mu:.4g} standard deviations."
-        )
-        if lesson is not None:
-            mechanism += " The model was fitted to predictions that these releases determine, at no further cost."
-        return task.finish(model, mechanism, settings, event, _diagnose(model, directions, run, course))
+            weights = rows.matrix @ run.coefficients
+            parameters = task.head.make_parameters(
+                weights, features, num_public=len(task.schema.public), constant=task.fit_intercept
+            )
+            note = ""
+        model = task.make_model(parameters)
+        return task.finish(model, settings, note=note, diagnostics=_diagnose(model, rows, run, course))
 
-    def _expand(self, task: Task) -> tuple[Expansion | None, PublicFeatures]:
-        """The features on which the Newton steps run: the columns, and hidden units beside them if need be."""
-        public, n = task.dataset.public, task.dataset.num_records
-        if isinstance(task.head, Linear):
-            return None, public
-        width = self.width if not isinstance(task.head, Wide) else task.head.width
-        if not isinstance(task.head, Wide):
-            width = self._limit(width, n)
-        expansion = Expansion.of(public, width, constant=task.fit_intercept)
-        return expansion, expansion.transform(public)
+    def _make_features(self, task: Task) -> FeatureMap:
+        """The features on which the Newton steps run: those of the head, or a wide layer for it to learn from."""
+        if task.head.linear_in is not Linearity.NOTHING:
+            return task.head.make_features(task.public, constant=task.fit_intercept)
+        return RandomFeatures.of(task.public, self._limit(self.width, task.num_records), constant=task.fit_intercept)
 
     def _count_tangents(self, task: Task) -> int:
         """Directions of a Jacobian that are added at most: none for heads that are linear in what they learn."""
-        n, num_columns = task.dataset.public.values.shape
-        if isinstance(task.head, Linear | Wide) or not self.tangents:
+        if task.head.linear_in is not Linearity.NOTHING or not self.tangents:
             return 0
-        size = task.head.layout(num_columns + task.fit_intercept, 0).size
-        return self._limit(self.tangents, n) if n * size <= LARGEST_JACOBIAN else 0
+        size = task.head.layout(task.num_columns, 0).size
+        return self._limit(self.tangents, task.num_records) if task.num_records * size <= LARGEST_JACOBIAN else 0
 
     @staticmethod
     def _limit(number: int, num_records: int) -> int:
         """So many features, or fewer if there are few records, or too many for memory."""
-        return max(1, min(number, num_records // 4, int(LARGEST_EXPANSION / num_records)))
+        return max(1, min(number, num_records // 4, int(LARGEST_FEATURES / num_records)))
 
-    def _make_parameters(
-        self, task: Task, expansion: Expansion | None, directions: Directions, run: NewtonRun
-    ) -> NDArray[np.float64]:
-        """Parameters of a linear or wide head on the public columns themselves."""
-        weights = directions.matrix @ run.coefficients
-        if not isinstance(task.head, Wide) or expansion is None:
-            return np.asarray(weights)
-        return _make_wide(
-            task.head, expansion, weights, task.dataset.public.values.shape[1], constant=task.fit_intercept
-        )
+
+def _add_private_columns(task: Task, records: Records, public_rows: WhitenedRows, *, mu: float) -> PrivateRows:
+    """Rows with the private columns in them, after a release of their second moments."""
+    assert records.private is not None
+    private = scale_private(records.private, center=task.fit_intercept)
+    largest = [largest_private(each, center=task.fit_intercept) for each in task.schema.private_bounds]
+    moments = release_moments(
+        public_rows, private, np.array(largest), mu=mu, neighbouring=task.neighbouring, curator=task.curator
+    )
+    return PrivateRows.of(public_rows, private, moments)
+
+
+def _choose_start(task: Task, public_rows: WhitenedRows, num_directions: int) -> NDArray[np.float64]:
+    """Coefficients that predict the middle of the label's range, as far as rows without a constant can."""
+    start = np.zeros(num_directions)
+    if not task.fit_intercept:
+        low, high = scale_bounds(task.schema.label_bounds, center=False)
+        offset = public_rows.values.mean(axis=0)
+        start[: len(offset)] = (low + high) / 2 * offset
+    return start
 
 
 @dataclass(frozen=True)
@@ -214,44 +193,32 @@ class _Lesson:
 
     student: Student
     label_range: tuple[float, float]
-    generator: np.random.Generator
+    rng: np.random.Generator
 
     @classmethod
     def of(cls, task: Task) -> "_Lesson":
         return cls(
-            Student.of(task.head, task.dataset.public, constant=task.fit_intercept),
-            scale_bounds(task.dataset.label.bounds, center=task.fit_intercept),
-            task.random_source.generator(),
+            Student.of(task.head, task.public, constant=task.fit_intercept),
+            scale_bounds(task.schema.label_bounds, center=task.fit_intercept),
+            task.make_generator(),
         )
 
-    def widen(self, directions: Directions, coefficients: NDArray[np.float64], at_most: int) -> Directions:
-        """Learn what is predicted so far; the directions in which that can be changed."""
-        self.student.learn(np.clip(directions.rows @ coefficients, *self.label_range), self.generator)
-        return self.student.compute_tangents(directions, at_most=at_most)
+    def add_directions(self, rows: WhitenedRows, at_most: int) -> Callable[[NDArray[np.float64]], WhitenedRows]:
+        """Learns what is predicted half way, and gives the directions in which the head can change that."""
+
+        def add(coefficients: NDArray[np.float64]) -> WhitenedRows:
+            self.student.learn(np.clip(rows.values @ coefficients, *self.label_range), self.rng)
+            return self.student.compute_tangents(rows, at_most=at_most)
+
+        return add
 
     def finish(self, run: NewtonRun) -> NDArray[np.float64]:
         """Learn what is predicted in the end; parameters on the public columns themselves."""
-        self.student.learn(np.clip(run.rows @ run.coefficients, *self.label_range), self.generator)
+        self.student.learn(np.clip(run.rows.values @ run.coefficients, *self.label_range), self.rng)
         return self.student.export()
 
 
-def _make_wide(
-    head: Wide, expansion: Expansion, weights: NDArray[np.float64], num_public: int, *, constant: bool
-) -> NDArray[np.float64]:
-    """Parameters of a wide head: linear weights and output weights as fitted, hidden weights as drawn."""
-    layout = head.layout(num_public + constant, 0)
-    parameters: NDArray[np.float64] = np.zeros((1, layout.size))
-    views = layout.views(parameters)
-    views["public"][0, 0, :num_public] = weights[:num_public]
-    views["public"][0, 1:, :num_public] = expansion.weights
-    views["output"][0] = weights[num_public : num_public + head.width]
-    if constant:
-        views["public"][0, 0, -1] = weights[-1]
-        views["public"][0, 1:, -1] = expansion.biases
-    return np.asarray(parameters[0])
-
-
-def _watch(task: Task, num_steps: int, course: list[NDArray[np.float64]]) -> Watch:
+def _watch(task: Task, num_steps: int, course: list[NDArray[np.float64]]) -> StepCallback:
     """What the engine calls after each release: it keeps the coefficients and asks the user's callback."""
 
     def watch(step: int, coefficients: NDArray[np.float64]) -> bool | None:
@@ -261,19 +228,19 @@ def _watch(task: Task, num_steps: int, course: list[NDArray[np.float64]]) -> Wat
     return watch
 
 
-def _diagnose(
-    model: FittedModel, directions: Directions, run: NewtonRun, course: list[NDArray[np.float64]]
-) -> Diagnostics:
+def _diagnose(model: FittedModel, rows: Rows, run: NewtonRun, course: list[NDArray[np.float64]]) -> Diagnostics:
     """The course of the run: rows have unit second moments, so distances of coefficients are those of predictions."""
     width = model.label_bounds.width
     deviations: tuple[float, ...] = ()
-    if isinstance(model.head, Linear) and directions.is_public:  # the whitening of private columns is itself noisy
-        covariance = (directions.matrix * run.belief.variance) @ directions.matrix.T
+    if model.head.linear_in is Linearity.COLUMNS and isinstance(
+        rows, WhitenedRows
+    ):  # private whitening is itself noisy
+        covariance = (rows.matrix * run.posterior.variance) @ rows.matrix.T
         deviations = tuple(model.compute_linear_deviations(covariance).tolist())
     return Diagnostics(
         tuple(range(1, len(course) + 1)),
         tuple(width * float(np.linalg.norm(_pad(each, run) - run.coefficients)) for each in course),
-        tuple(width * each for each in run.scales),
+        tuple(width * each for each in run.residual_stds),
         deviations,
     )
 
@@ -281,3 +248,6 @@ def _diagnose(
 def _pad(coefficients: NDArray[np.float64], run: NewtonRun) -> NDArray[np.float64]:
     """Coefficients of all directions of a run, zero for those that were added later."""
     return np.pad(coefficients, (0, len(run.coefficients) - len(coefficients)))
+
+
+ALGORITHMS.add("cond-newton", CondNewton())

@@ -9,37 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import in_range, one_of, positive, positive_integer
-from conddp.algorithms.algorithm import Algorithm, Task, bound_rounding
+from conddp.algorithms.algorithm import Algorithm
+from conddp.algorithms.task import Task
+from conddp.data.records import Records
 from conddp.data.scaling import scale_label, scale_private
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
-from conddp.heads.factorization import FactorizationMachine
 from conddp.heads.folding import move_parameters
-from conddp.heads.head import Head, Inputs
-from conddp.heads.linear import Linear
-from conddp.heads.mlp import MLP
-from conddp.heads.wide import Wide
+from conddp.heads.head import Head, Inputs, OptimizerName
 from conddp.models.diagnostics import Diagnostics
-from conddp.models.fitted import FitResult, FittedModel
-from conddp.privacy.accounting import GaussianEvent, calibrate_gaussian_mu, calibrate_noise_multiplier
+from conddp.models.result import FitResult
+from conddp.privacy.accounting import calibrate_gaussian_mu, calibrate_noise_multiplier
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.training.loop import Callback, Progress, TrainingPlan, train
-from conddp.training.optimizers import Optimizer, OptimizerName, make_optimizer
+from conddp.training.optimizers import Optimizer, make_optimizer
 
 __all__ = ["Descent", "DescentPlan", "Phase"]
 
-# Number of steps and learning rate, by head and update rule, for full batches; measured by benchmarks/defaults.py.
-DEFAULT_STEPS: dict[tuple[type[Any], OptimizerName], tuple[int, float]] = {
-    (Linear, "sgd"): (32, 0.25),
-    (Linear, "adam"): (256, 0.01),
-    (FactorizationMachine, "sgd"): (64, 0.3),
-    (FactorizationMachine, "adam"): (256, 0.01),
-    (MLP, "sgd"): (128, 0.3),
-    (MLP, "adam"): (256, 0.01),
-    (Wide, "sgd"): (128, 0.3),
-    (Wide, "adam"): (256, 0.01),
-}
 NUM_KEPT = 32  # iterates, or somewhat more, to draw the course of a run from
 
 
@@ -92,7 +79,7 @@ class Descent(Algorithm):
     clip_norm : float, optional
         Bound on the norm of one record's gradient, for labels of unit width.
     averaging : float
-        Share of the last iterates whose mean is the model; 0 is the last iterate, 1 the paper's Algorithm 1.
+        Fraction of the last iterates whose mean is the model; 0 is the last iterate, 1 the paper's Algorithm 1.
     """
 
     num_steps: int | None = None
@@ -121,6 +108,10 @@ class Descent(Algorithm):
         """The update rule where the user names none."""
         return self.optimizer or "adam"
 
+    def switch_at(self, fraction: float) -> "Descent":
+        """The same algorithm with its phases switched after this fraction of the steps, where it has several."""
+        return self
+
     def next_optimizer(self, used: Optimizer, fresh: Optimizer, *, same_shape: bool) -> Optimizer:
         """The update rule with which the next phase starts."""
         return fresh
@@ -141,7 +132,7 @@ class Descent(Algorithm):
         """
         n = spectrum.num_records
         optimizer = self.choose_optimizer(head, num_private=num_private)
-        num_steps, learning_rate = DEFAULT_STEPS[type(head), optimizer]
+        num_steps, learning_rate = head.descent.steps[optimizer]
         num_steps = self.num_steps or num_steps
         probability = 1.0 if self.batch_size is None else min(1.0, self.batch_size / n)
         noise_multiplier = calibrate_noise_multiplier(
@@ -151,7 +142,6 @@ class Descent(Algorithm):
             sampling_probability=probability,
             neighbouring=neighbouring,
         )
-        noise_multiplier *= 1 + bound_rounding(n)
         clip_norm = self.clip_norm or _choose_clip_norm(head, spectrum.rank, num_private, n, budget, neighbouring)
         training = TrainingPlan(num_steps, clip_norm, noise_multiplier, probability, self.averaging)
         phases = self.phases(spectrum, num_steps)
@@ -164,51 +154,38 @@ class Descent(Algorithm):
             Releases ``num_steps`` noisy sums of clipped gradients, calibrated to the budget. The conditioning matrix
             and all settings come from public columns, n and the budget.
         """
-        dataset, head = task.dataset, task.head
-        spectrum = Spectrum.of(dataset.public, constant=task.fit_intercept)
-        plan = self.plan(head, spectrum, task.budget, num_private=task.num_private, neighbouring=task.neighbouring)
-        training = plan.training
-        event = GaussianEvent(
-            training.noise_multiplier, training.num_steps, training.sampling_probability, task.neighbouring
-        )
+        spectrum = Spectrum.of(task.public, constant=task.fit_intercept)
+        plan = self.plan(task.head, spectrum, task.budget, num_private=task.num_private, neighbouring=task.neighbouring)
         settings = {
-            **asdict(training),
+            **asdict(plan.training),
             "optimizer": plan.optimizer,
             "learning_rate": plan.learning_rate,
-            "head": repr(head),
+            "head": repr(task.head),
         }
         task.note_free("conditioning", "reads public columns and n only")
-        task.spend("noisy sums of gradients clipped per record", settings)
+        records = task.spend("noisy sums of gradients clipped per record", settings)
         watch = _Watch(task.callback, plan.training.num_steps)
-        parameters = self._descend(plan, task, watch)
-        model = FittedModel(
-            head,
-            head.layout(spectrum.num_columns, task.num_private),
-            parameters[0],
-            task.fit_intercept,
-            dataset.label.bounds,
-            () if dataset.private is None else dataset.private.bounds,
-        )
+        model = task.make_model(self._descend(plan, task, records, watch)[0])
         iterates = [
-            move_parameters(head, kept, num_private=task.num_private, source=plan.phases[phase].conditioning)[0]
+            move_parameters(task.head, kept, num_private=task.num_private, source=plan.phases[phase].conditioning)[0]
             for _, phase, kept in watch.kept
         ]
-        distances = model.measure_distances(iterates, dataset.public)
+        distances = model.measure_distances(iterates, task.public)
         diagnostics = Diagnostics(tuple(step for step, _, _ in watch.kept), distances)
-        return task.finish(model, str(event), settings, event, diagnostics)
+        return task.finish(model, settings, diagnostics=diagnostics)
 
-    def _descend(self, plan: DescentPlan, task: Task, watch: "_Watch") -> NDArray[np.float64]:
+    def _descend(self, plan: DescentPlan, task: Task, records: Records, watch: "_Watch") -> NDArray[np.float64]:
         """Parameters on the public features themselves, shape (1, P)."""
-        dataset, head, num_private = task.dataset, task.head, task.num_private
-        generator = task.random_source.generator()
-        label = scale_label(dataset.label, center=task.fit_intercept)
+        head, num_private = task.head, task.num_private
+        rng = task.make_generator()
+        label = scale_label(records.label, center=task.fit_intercept)
         private = None
-        if dataset.private is not None:
-            private = scale_private(dataset.private, center=task.fit_intercept)
+        if records.private is not None:
+            private = scale_private(records.private, center=task.fit_intercept)
         optimizer = make_optimizer(plan.optimizer, plan.learning_rate)
         current = plan.phases[0].conditioning
         layout = head.layout(current.num_parameters, num_private)
-        parameters: NDArray[Any] = head.initialize(layout, generator)[None]
+        parameters: NDArray[Any] = head.initialize(layout, rng)[None]
         for number, phase in enumerate(plan.phases):
             if watch.stopped:
                 break
@@ -223,7 +200,7 @@ class Descent(Algorithm):
                     same_shape=current.num_parameters == phase.conditioning.num_parameters,
                 )
             current = phase.conditioning
-            features = current.transform(dataset.public)
+            features = current.transform(task.public)
             if plan.training.sampling_probability == 1.0:
                 features = np.asfortranarray(features)  # full batches read whole columns, samples gather rows
             parameters = train(
@@ -234,8 +211,10 @@ class Descent(Algorithm):
                 label,
                 parameters,
                 optimizer=optimizer,
-                noise_generators=[generator],
-                sampling_generator=generator,
+                curator=task.curator,
+                rng=rng,
+                neighbouring=task.neighbouring,
+                loss=task.loss,
                 callback=watch,
             )
         return move_parameters(head, parameters, num_private=num_private, source=current)
@@ -268,12 +247,14 @@ def _choose_clip_norm(
 
     A record of typical norm :math:`\sqrt{k}` is clipped at a residual of a fifth of the label's range. Where the
     noise of one release of all P parameters, :math:`2 \sigma_1 \sqrt{P k} / n` in units of that residual, is large,
-    the residual shrinks down to a twentieth: clipping then biases the fit, but less than noise would hurt it. The
-    many parameters of a network always want the smallest. Measured by ``benchmarks/defaults.py``.
+    the residual shrinks down to a twentieth: clipping then biases the fit, but less than noise would hurt it. A
+    head may name the residual itself: the many parameters of a network always want the smallest. Measured by
+    ``benchmarks/defaults.py``.
     """
     num_inputs = rank + num_private
-    num_parameters = head.layout(rank, num_private).size
-    noise = neighbouring.sensitivity(1.0) / calibrate_gaussian_mu(budget.epsilon, budget.delta)
-    noise_share = noise * math.sqrt(num_parameters * num_inputs) / n
-    residual = 0.05 if isinstance(head, (MLP, Wide)) else min(0.2, max(0.05, 0.01 / noise_share))
+    residual = head.descent.clip_residual
+    if residual is None:
+        noise_std = neighbouring.sensitivity(1.0) / calibrate_gaussian_mu(budget.epsilon, budget.delta)
+        relative_noise = noise_std * math.sqrt(head.layout(rank, num_private).size * num_inputs) / n
+        residual = min(0.2, max(0.05, 0.01 / relative_noise))
     return residual * math.sqrt(num_inputs)

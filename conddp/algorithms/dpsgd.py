@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from conddp._validate import one_of
+from conddp.algorithms.algorithm import ALGORITHMS
 from conddp.algorithms.descent import Descent, Phase
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
@@ -35,3 +36,6 @@ class DPSGD(Descent):
         scaled = self.feature_scaling == "columns"
         make = ConditioningMatrix.column_scaling if scaled else ConditioningMatrix.identity
         return (Phase(make(spectrum), num_steps),)
+
+
+ALGORITHMS.add("dpsgd", DPSGD())

@@ -3,8 +3,9 @@
 import math
 from dataclasses import dataclass
 
-from conddp.algorithms.algorithm import Algorithm, Task
-from conddp.models.fitted import FitResult
+from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
+from conddp.algorithms.task import Task
+from conddp.models.result import FitResult
 from conddp.privacy.budget import PrivacyBudget
 from conddp.training.released import fit_released_labels
 
@@ -28,16 +29,20 @@ class NonPrivate(Algorithm):
         Privacy
             None. The ledger entry has an infinite cost.
         """
-        dataset = task.dataset
-        task.spend("not private at all", {})
+        records = task.curator.release_unprotected(
+            task.spend("not private at all", {}), what="labels and private columns as they are"
+        )
         model = fit_released_labels(
             task.head,
-            dataset.public,
-            dataset.label.bounds.clamp(dataset.label.values),
-            dataset.label.bounds,
+            records.public,
+            records.label.bounds.clamp(records.label.values),
+            records.label.bounds,
             fit_intercept=task.fit_intercept,
-            generator=task.random_source.generator(),
-            private=dataset.private,
+            rng=task.make_generator(),
+            private=records.private,
         )
-        mechanism = "it was trained on labels and private columns without any noise, as a reference point."
-        return task.finish(model, mechanism, {})
+        note = "it was trained on labels and private columns without any noise, as a reference point."
+        return task.finish(model, {}, note=note)
+
+
+ALGORITHMS.add("non-private", NonPrivate())

@@ -8,16 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import one_of
-from conddp.algorithms.algorithm import Algorithm, Task, bound_rounding
-from conddp.data.scaling import label_reach, scale_label
+from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
+from conddp.algorithms.task import Task
+from conddp.data.passes import run_pass
+from conddp.data.scaling import bound_label_move, scale_label
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.noise_shape import compute_noise_shape
 from conddp.features.spectrum import Spectrum
 from conddp.heads.folding import move_parameters
-from conddp.heads.linear import Linear
 from conddp.models.diagnostics import Diagnostics
-from conddp.models.fitted import FitResult, FittedModel
+from conddp.models.result import FitResult
 from conddp.privacy.accounting import calibrate_gaussian_mu
+from conddp.privacy.release import BoundedSum
 
 __all__ = ["OneShot"]
 
@@ -56,37 +58,35 @@ class OneShot(Algorithm):
             a label of unit width moves the sum by at most :math:`\max_i \|v_i\|` under REPLACE, and half as far under
             ZERO_OUT, where a record's centred label is set to zero.
         """
-        dataset, fit_intercept = task.dataset, task.fit_intercept
-        n, bounds = dataset.num_records, dataset.label.bounds
-        C = ConditioningMatrix.from_spectrum(Spectrum.of(dataset.public, constant=fit_intercept))
-        Z = C.transform(dataset.public)
+        n, bounds = task.num_records, task.schema.label_bounds
+        C = ConditioningMatrix.from_spectrum(Spectrum.of(task.public, constant=task.fit_intercept))
+        Z = C.transform(task.public)
         shape = compute_noise_shape(Z / math.sqrt(n)) if self.noise == "optimal" else np.eye(Z.shape[1])
         V = np.linalg.solve(shape, Z.T).T  # rows in coordinates where the noise is spherical
         longest = float(np.sqrt((V * V).sum(axis=1)).max())
-        sensitivity = label_reach(bounds, task.neighbouring) * longest
-        sensitivity *= 1 + bound_rounding(n)
-        deviation = sensitivity / calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta) / n
-        settings = {"noise": self.noise, "shrink": self.shrink, "noise_deviation": deviation}
-        task.spend("one noisy sum of labels times rows", settings)
+        sensitivity = bound_label_move(bounds, task.neighbouring) * longest
+        noise_std = sensitivity / calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
+        settings = {"noise": self.noise, "shrink": self.shrink, "noise_std": noise_std / n}
+        records = task.spend("one noisy sum of labels times rows", settings)
 
-        label = scale_label(dataset.label)
-        noise = task.random_source.generator().standard_normal(Z.shape[1])
-        released = shape @ (V.T @ label / n + deviation * noise)
-        if not fit_intercept:  # labels were centred for the release; what the middle adds is public
+        total = run_pass(lambda _, rows, label: rows.T @ scale_label(label), V, records.label)
+        sums = BoundedSum(total, sensitivity, "the sum of labels times rows")
+        released = shape @ (task.curator.release_gaussian(sums, noise_std=noise_std) / n)
+        if not task.fit_intercept:  # labels were centred for the release; what the middle adds is public
             released = released + bounds.midpoint / bounds.width * Z.mean(axis=0)
-        covariance = deviation**2 * shape @ shape.T
+        covariance = (noise_std / n) ** 2 * shape @ shape.T
         theta = self._shrink(released, covariance) if self.shrink else released
-        linear = Linear()
-        folded = move_parameters(linear, theta[None], num_private=0, source=C)
-        model = FittedModel(linear, linear.layout(len(C.matrix), 0), folded[0], fit_intercept, bounds)
-        mechanism = "One Gaussian release of a sum over all records was accounted exactly."
+        folded = move_parameters(task.head, theta[None], num_private=0, source=C)
+        model = task.make_model(folded[0])
         deviations = model.compute_linear_deviations(C.matrix @ covariance @ C.matrix.T)
-        return task.finish(
-            model, mechanism, settings, diagnostics=Diagnostics(coefficient_deviations=tuple(deviations.tolist()))
-        )
+        diagnostics = Diagnostics(coefficient_deviations=tuple(deviations.tolist()))
+        return task.finish(model, settings, diagnostics=diagnostics)
 
     @staticmethod
     def _shrink(released: NDArray[Any], covariance: NDArray[Any]) -> NDArray[Any]:
         """Posterior mean under a normal prior whose variance is estimated from the release itself."""
         spread = max(0.0, float(released @ released - np.trace(covariance)) / len(released))
         return np.asarray(spread * np.linalg.solve(spread * np.eye(len(released)) + covariance, released))
+
+
+ALGORITHMS.add("one-shot", OneShot())

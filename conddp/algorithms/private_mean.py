@@ -5,11 +5,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from conddp.algorithms.algorithm import Algorithm, Task, bound_rounding
-from conddp.data.scaling import label_reach, scale_label
-from conddp.heads.linear import Linear
-from conddp.models.fitted import FitResult, FittedModel
+from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
+from conddp.algorithms.task import Task
+from conddp.data.passes import run_pass
+from conddp.data.scaling import bound_label_move, scale_label
+from conddp.models.result import FitResult
 from conddp.privacy.accounting import calibrate_gaussian_mu
+from conddp.privacy.release import BoundedSum
 
 __all__ = ["PrivateMean"]
 
@@ -27,18 +29,21 @@ class PrivateMean(Algorithm):
             One Gaussian release of the sum of labels, each of unit width: it moves by at most 1 under REPLACE and by at
             most 1/2 under ZERO_OUT. Features, private ones included, are not read.
         """
-        dataset, n, bounds = task.dataset, task.dataset.num_records, task.dataset.label.bounds
         if not task.fit_intercept:
             raise ValueError(f"{task.name} is an intercept and nothing else, got fit_intercept=False.")
-        sensitivity = label_reach(bounds, task.neighbouring) * (1 + bound_rounding(n))
-        deviation = sensitivity / calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta) / n
-        settings = {"noise_deviation": deviation}
-        task.spend("one noisy sum of labels", settings)
+        sensitivity = bound_label_move(task.schema.label_bounds, task.neighbouring)
+        noise_std = sensitivity / calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
+        settings = {"noise_std": noise_std / task.num_records}
+        records = task.spend("one noisy sum of labels", settings)
 
-        noise = task.random_source.generator().standard_normal()
-        layout = Linear().layout(dataset.public.values.shape[1] + 1, task.num_private)
+        total = run_pass(lambda _, label: scale_label(label).sum(keepdims=True), records.label)
+        released = task.curator.release_gaussian(
+            BoundedSum(total, sensitivity, "the sum of labels"), noise_std=noise_std
+        )
+        layout = task.head.layout(task.num_columns, task.num_private)
         parameters = np.zeros((1, layout.size))
-        layout.views(parameters)["public"][0, 0, -1] = scale_label(dataset.label).mean() + deviation * noise
-        private_bounds = () if dataset.private is None else dataset.private.bounds
-        model = FittedModel(Linear(), layout, parameters[0], True, bounds, private_bounds)
-        return task.finish(model, "One Gaussian release of the sum of labels was accounted exactly.", settings)
+        layout.views(parameters)["public"][0, 0, -1] = released[0] / task.num_records
+        return task.finish(task.make_model(parameters[0]), settings)
+
+
+ALGORITHMS.add("mean", PrivateMean())

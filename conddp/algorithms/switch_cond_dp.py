@@ -1,15 +1,16 @@
 """Switch-Cond-DP: Cond-DP for the first steps, then C is folded into the input layer and DPSGD goes on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from conddp._validate import in_range, one_of
+from conddp.algorithms.algorithm import ALGORITHMS
 from conddp.algorithms.cond_dp import CondDP
 from conddp.algorithms.descent import Phase
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
-from conddp.heads.head import Head
-from conddp.training.optimizers import Optimizer, OptimizerName
+from conddp.heads.head import Head, OptimizerName
+from conddp.training.optimizers import Optimizer
 
 __all__ = ["SwitchCondDP"]
 
@@ -23,7 +24,7 @@ class SwitchCondDP(CondDP):
     Parameters
     ----------
     switch : float
-        Share of the steps after which C is folded into the input layer. Predictions do not change at the switch.
+        Fraction of the steps after which C is folded into the input layer. Predictions do not change at the switch.
     feature_scaling : {"columns", "none"}
         Of the features after the switch, as in :class:`~conddp.algorithms.dpsgd.DPSGD`.
     optimizer_state : {"reset", "carry"}
@@ -54,6 +55,13 @@ class SwitchCondDP(CondDP):
         both = (Phase(C, conditioned), Phase(plain(spectrum), num_steps - conditioned))
         return tuple(phase for phase in both if phase.num_steps > 0)
 
+    def switch_at(self, fraction: float) -> "SwitchCondDP":
+        """The same algorithm, switching after this fraction of the steps."""
+        return replace(self, switch=fraction)
+
     def next_optimizer(self, used: Optimizer, fresh: Optimizer, *, same_shape: bool) -> Optimizer:
         """Adam's moments are carried over the switch or reset, as set."""
         return used if self.optimizer_state == "carry" and same_shape else fresh
+
+
+ALGORITHMS.add("switch-cond-dp", SwitchCondDP())

@@ -1,10 +1,11 @@
 """Tables on their way in: schema, public and private parts by type, readers, scaling by declared bounds."""
 
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers, require_public
+from conddp.data.passes import BLOCK_SIZE, Executor, Sliceable, list_blocks, run_in_order, run_pass
 from conddp.data.readers import load_features, load_public, load_records, read_column_types
 from conddp.data.records import Records
 from conddp.data.scaling import (
-    label_reach,
+    bound_label_move,
     largest_private,
     private_unit,
     restore_label,
@@ -15,17 +16,21 @@ from conddp.data.scaling import (
 from conddp.data.schema import Column, Role, Schema
 
 __all__ = [
+    "BLOCK_SIZE",
     "Column",
+    "Executor",
     "Labels",
     "PrivateFeatures",
     "PublicFeatures",
     "Records",
     "Role",
     "Schema",
+    "Sliceable",
     "as_matrix",
     "as_numbers",
-    "label_reach",
+    "bound_label_move",
     "largest_private",
+    "list_blocks",
     "load_features",
     "load_public",
     "load_records",
@@ -33,6 +38,8 @@ __all__ = [
     "read_column_types",
     "require_public",
     "restore_label",
+    "run_in_order",
+    "run_pass",
     "scale_bounds",
     "scale_label",
     "scale_private",

@@ -80,6 +80,13 @@ class PublicFeatures:
     def __post_init__(self) -> None:
         _set_matrix(self, "public")
 
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: Any) -> "PublicFeatures":
+        """The records in a span or at positions."""
+        return PublicFeatures(self.values[index], self.names)
+
     def __repr__(self) -> str:
         return _describe(self)
 
@@ -91,6 +98,13 @@ class PrivateFeatures:
     values: Matrix = field(repr=False)
     bounds: tuple[Bounds, ...]
     names: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: Any) -> "PrivateFeatures":
+        """The records in a span or at positions."""
+        return PrivateFeatures(self.values[index], self.bounds, self.names)
 
     def __post_init__(self) -> None:
         _set_matrix(self, "private")
@@ -115,8 +129,15 @@ class Labels:
             raise SchemaError(f"label '{self.name}' must be one column, got an array of {values.ndim} dimensions.")
         object.__setattr__(self, "values", values)
 
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: Any) -> "Labels":
+        """The records in a span or at positions."""
+        return Labels(self.values[index], self.bounds, self.name)
+
     def __repr__(self) -> str:
-        return f"Labels({len(self.values)} records, '{self.name}' in [{self.bounds.low}, {self.bounds.high}])"
+        return f"Labels({len(self)} records, '{self.name}' in [{self.bounds.low}, {self.bounds.high}])"
 
 
 def require_public(value: object, *, function: str) -> PublicFeatures:
@@ -149,4 +170,4 @@ def _set_matrix(part: PublicFeatures | PrivateFeatures, role: str) -> None:
 
 def _describe(part: PublicFeatures | PrivateFeatures) -> str:
     names = ", ".join(part.names[:8]) + (", ..." if len(part.names) > 8 else "")
-    return f"{type(part).__name__}({len(part.values)} records, columns {names})"
+    return f"{type(part).__name__}({len(part)} records, columns {names})"

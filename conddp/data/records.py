@@ -27,16 +27,24 @@ class Records:
     def __post_init__(self) -> None:
         if not isinstance(self.public, PublicFeatures):
             raise PrivateDataLeak(f"Records.public expects PublicFeatures, got {type(self.public).__name__}.")
-        lengths = {"public": len(self.public.values), "label": len(self.label.values)}
+        lengths = {"public": len(self.public), "label": len(self.label)}
         if self.private is not None:
-            lengths["private"] = len(self.private.values)
+            lengths["private"] = len(self.private)
         if len(set(lengths.values())) > 1:
             raise SchemaError(f"the parts of a data set must have the same number of records, got {lengths}.")
 
     @property
     def num_records(self) -> int:
         """Number of records n, which is public."""
-        return len(self.label.values)
+        return len(self.label)
+
+    @property
+    def schema(self) -> Schema:
+        """Names, roles and declared bounds of the columns: all that may be known of them for nothing."""
+        private = {} if self.private is None else dict(zip(self.private.names, self.private.bounds, strict=True))
+        return Schema.of(
+            label=self.label.name, label_bounds=self.label.bounds, public=self.public.names, private=private
+        )
 
     @classmethod
     def from_frame(cls, frame: Any, schema: Schema) -> "Records":
@@ -55,28 +63,22 @@ class Records:
         def read(columns: Sequence[str]) -> Matrix:
             return as_matrix(table.select(list(columns))) if columns else np.empty((len(table), 0))
 
-        assert schema.label.bounds is not None  # Column has made sure
         return cls(
             public=PublicFeatures(read(schema.public), schema.public),
             private=(
                 PrivateFeatures(read(schema.private), schema.private_bounds, schema.private) if schema.private else None
             ),
-            label=Labels(read([schema.label.name])[:, 0], schema.label.bounds, schema.label.name),
+            label=Labels(read([schema.label.name])[:, 0], schema.label_bounds, schema.label.name),
         )
 
     def take(self, index: NDArray[np.intp]) -> "Records":
         """The records at these positions."""
-        private = self.private
-        return Records(
-            PublicFeatures(self.public.values[index], self.public.names),
-            None if private is None else PrivateFeatures(private.values[index], private.bounds, private.names),
-            Labels(self.label.values[index], self.label.bounds, self.label.name),
-        )
+        return Records(self.public[index], None if self.private is None else self.private[index], self.label[index])
 
-    def split(self, *, test_share: float = 0.2, random_state: int = 42) -> tuple["Records", "Records"]:
+    def split(self, *, test_fraction: float = 0.2, random_state: int = 42) -> tuple["Records", "Records"]:
         """Training and test part, the same split as scikit-learn's ``train_test_split``."""
         from sklearn.model_selection import train_test_split
 
-        in_range(0.0, 1.0, test_share=test_share)
-        train, test = train_test_split(np.arange(self.num_records), test_size=test_share, random_state=random_state)
+        in_range(0.0, 1.0, test_fraction=test_fraction)
+        train, test = train_test_split(np.arange(self.num_records), test_size=test_fraction, random_state=random_state)
         return self.take(train), self.take(test)

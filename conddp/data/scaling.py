@@ -11,7 +11,7 @@ from conddp.data.parts import Labels, PrivateFeatures
 from conddp.privacy.neighbouring import Neighbouring
 
 __all__ = [
-    "label_reach",
+    "bound_label_move",
     "largest_private",
     "private_unit",
     "restore_label",
@@ -40,7 +40,7 @@ def scale_bounds(bounds: Bounds, *, center: bool = True) -> tuple[float, float]:
     return (-0.5, 0.5) if center else (bounds.low / bounds.width, bounds.high / bounds.width)
 
 
-def label_reach(bounds: Bounds, neighbouring: Neighbouring) -> float:
+def bound_label_move(bounds: Bounds, neighbouring: Neighbouring) -> float:
     """How far a label, centred and scaled, can move between neighbours: across its range, or from an end to zero."""
     if neighbouring is Neighbouring.REPLACE:
         return 1.0

@@ -92,6 +92,12 @@ class Schema:
         return next(column for column in self.columns if column.role is Role.LABEL)
 
     @property
+    def label_bounds(self) -> Bounds:
+        """Declared bounds of the label."""
+        assert self.label.bounds is not None  # Column has made sure
+        return self.label.bounds
+
+    @property
     def public(self) -> tuple[str, ...]:
         """Names of the public columns, in order."""
         return tuple(column.name for column in self.columns if column.role is Role.PUBLIC)
@@ -139,11 +145,10 @@ class Schema:
 
     def to_toml(self) -> str:
         """The schema as TOML text that :meth:`from_toml` reads back."""
-        assert self.label.bounds is not None  # Column has made sure
         parts = [
             "[label]",
             f"name = {_quote(self.label.name)}",
-            f"bounds = {_pair(self.label.bounds)}",
+            f"bounds = {_pair(self.label_bounds)}",
             "",
             "[public]",
             f"columns = [{', '.join(_quote(name) for name in self.public)}]",

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from conddp.data.parts import PublicFeatures, require_public
 
-__all__ = ["Expansion"]
+__all__ = ["RandomFeatures"]
 
 HIDDEN_GAIN = 1.5  # standard deviation of what enters a hidden unit, for columns of unit variance
 
 
 @dataclass(frozen=True)
-class Expansion:
+class RandomFeatures:
     """Random hidden units on public columns.
 
     Privacy
@@ -36,7 +36,9 @@ class Expansion:
     biases: NDArray[np.float64]
 
     @classmethod
-    def of(cls, public_features: PublicFeatures, width: int, *, constant: bool = True, seed: int = 0) -> "Expansion":
+    def of(
+        cls, public_features: PublicFeatures, width: int, *, constant: bool = True, seed: int = 0
+    ) -> "RandomFeatures":
         """Units for these columns.
 
         Parameters
@@ -50,7 +52,7 @@ class Expansion:
         seed : int
             Of the weights.
         """
-        X = require_public(public_features, function="Expansion.of").values
+        X = require_public(public_features, function="RandomFeatures.of").values
         center = X.mean(axis=0, dtype=np.float64) if constant else np.zeros(X.shape[1])
         spread = np.sqrt(np.mean((X - center) ** 2, axis=0, dtype=np.float64))
         varies = spread > 1e-12 * np.abs(center)
@@ -60,9 +62,14 @@ class Expansion:
         biases = rng.uniform(-1.0, 1.0, size=width) - weights @ center if constant else np.zeros(width)
         return cls(weights, biases)
 
+    @property
+    def num_added(self) -> int:
+        """Number of hidden units."""
+        return len(self.biases)
+
     def transform(self, public_features: PublicFeatures) -> PublicFeatures:
         """The columns and the hidden units beside them."""
-        public = require_public(public_features, function="Expansion.transform")
+        public = require_public(public_features, function="RandomFeatures.transform")
         X = public.values.astype(np.float64, copy=False)
         hidden = X @ self.weights.T
         hidden += self.biases

@@ -1,34 +1,34 @@
-r"""Principal directions of the public features: whitened rows, and how much each direction varies.
+r"""Whitened public rows, and how much each of their directions varies.
 
 Columns are centred (where the model has an intercept) and scaled to unit variance, rotated to their principal axes, and
 each axis is scaled to unit second moment. Nothing here depends on the units of the columns. The whitened rows
 :math:`u_i` have :math:`\tfrac1n \sum_i u_i u_i^\top = I`: least squares is :math:`\theta = \tfrac1n \sum_i y_i u_i`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from conddp.data.parts import Matrix, PublicFeatures, require_public
+from conddp.data.parts import PublicFeatures, require_public
+from conddp.data.passes import BLOCK_SIZE, list_blocks, run_pass
 from conddp.errors import SchemaError
 
-__all__ = ["Directions"]
-
-ROWS_AT_ONCE = 8192  # so that a block of rows stays in the processor's cache
+__all__ = ["WhitenedRows"]
 
 
 @dataclass(frozen=True)
-class Directions:
-    """Whitened public rows in principal directions.
+class WhitenedRows:
+    """Whitened public rows in principal directions. All rows are kept in memory.
 
     Privacy
-        Built from public columns only: no cost.
+        Built from public columns only: no cost. That rows are of this type is what tells a release that they are
+        public; rows with private columns in them are :class:`~conddp.newton.private_columns.PrivateRows`.
 
     Parameters
     ----------
-    rows : array of shape (n, k)
+    values : array of shape (n, k)
         Whitened rows u; the first column is the constant, if there is one.
     variances : array of shape (k,)
         Variance of each direction before whitening, for columns of unit variance, divided by their mean; 1 for the
@@ -37,89 +37,89 @@ class Directions:
         Takes coefficients of directions to weights of columns; the last row belongs to the constant column.
     has_constant : bool
         Whether the first direction is the constant.
-    is_public : bool
-        Whether all of it comes from public columns.
     """
 
-    rows: NDArray[np.float64]
+    values: NDArray[np.float64]
     variances: NDArray[np.float64]
     matrix: NDArray[np.float64]
     has_constant: bool
-    is_public: bool = True
 
     @classmethod
-    def of(cls, public_features: PublicFeatures, *, constant: bool = True, tolerance: float = 1e-6) -> "Directions":
-        """Directions of public features; those that carry no information are left out.
+    def of(cls, public_features: PublicFeatures, *, constant: bool = True, tolerance: float = 1e-6) -> "WhitenedRows":
+        """Whitened rows of public features; collinear columns are dropped.
 
         Examples
         --------
-        >>> directions = Directions.of(PublicFeatures([[1.0, 5.0], [2.0, 3.0], [4.0, 1.0]]))
-        >>> bool(np.allclose(directions.rows.T @ directions.rows / 3, np.eye(3)))
+        >>> rows = WhitenedRows.of(PublicFeatures([[1.0, 5.0], [2.0, 3.0], [4.0, 1.0]]))
+        >>> bool(np.allclose(rows.values.T @ rows.values / 3, np.eye(3)))
         True
         """
-        X = require_public(public_features, function="Directions.of").values
+        X = require_public(public_features, function="WhitenedRows.of").values
         n, d = X.shape
         with np.errstate(over="ignore", invalid="ignore"):
             center = X.mean(axis=0, dtype=np.float64) if constant else np.zeros(d)
-            spread = np.sqrt(sum(((block - center) ** 2).sum(axis=0) for block in _blocks(X)) / n)
+            squares = run_pass(lambda _, block: ((block.astype(np.float64, copy=False) - center) ** 2).sum(axis=0), X)
+            spread = np.sqrt(squares / n)
         if not np.isfinite(spread).all():
             raise SchemaError("a public column is too large to be squared in floating point. Scale it down.")
         varies = spread > 1e-12 * np.abs(center)
         scale = np.where(varies, spread, 1.0)
-        gram = sum((block := (part - center) / scale * varies).T @ block for part in _blocks(X)) / n
-        squared, rotation = np.linalg.eigh(gram) if d else (np.empty(0), np.empty((0, 0)))
+
+        def sum_gram(_: slice, block: NDArray[np.float64]) -> NDArray[np.float64]:
+            standardized = (block.astype(np.float64, copy=False) - center) / scale * varies
+            return np.asarray(standardized.T @ standardized)
+
+        squared, rotation = np.linalg.eigh(run_pass(sum_gram, X) / n) if d else (np.empty(0), np.empty((0, 0)))
         keep = np.flatnonzero(squared > max(squared[-1] if d else 0.0, 0.0) * tolerance**2)[::-1]
         if not len(keep) and not constant:
             raise SchemaError("every public column is zero. There is nothing to learn from; add a column.")
         slopes = rotation[:, keep] / np.sqrt(squared[keep]) * (varies / scale)[:, None]
-        rows = np.empty((n, constant + len(keep)))
-        rows[:, :constant] = 1.0
-        for start in range(0, n, ROWS_AT_ONCE):
-            part = slice(start, start + ROWS_AT_ONCE)
-            rows[part, constant:] = (X[part] - center) @ slopes
+        values = np.empty((n, constant + len(keep)))
+        values[:, :constant] = 1.0
+        for span in list_blocks(n):
+            values[span, constant:] = (X[span] - center) @ slopes
         matrix = slopes
         if constant:
             matrix = np.block([[np.zeros((d, 1)), slopes], [np.ones((1, 1)), -(center @ slopes)[None]]])
-        shares = squared[keep] / (squared[keep].mean() if len(keep) else 1.0)
-        return cls(rows, np.concatenate([np.ones(int(constant)), shares]), matrix, constant)
+        variances = squared[keep] / (squared[keep].mean() if len(keep) else 1.0)
+        return cls(values, np.concatenate([np.ones(int(constant)), variances]), matrix, constant)
 
-    def complement(self, columns: Callable[[slice], NDArray[np.float64]], *, at_most: int) -> "Directions":
-        """Directions of further public columns in what these directions leave of them, orthogonal to these.
+    def complement(self, columns: Callable[[slice], NDArray[np.float64]], *, at_most: int) -> "WhitenedRows":
+        """Directions of further public columns in what these rows leave of them, orthogonal to these.
 
         The columns are not standardised: those that vary more count for more.
 
         Parameters
         ----------
         columns : callable
-            The columns for a slice of the records.
+            The columns for a span of the records.
         at_most : int
             The directions that vary most are kept, and none that has less than a millionth of the columns' variance.
         """
-        n = len(self.rows)
-        parts = [slice(start, start + ROWS_AT_ONCE // 4) for start in range(0, n, ROWS_AT_ONCE // 4)]
-        width = columns(slice(0, 1)).shape[1]
-        along, gram = np.zeros((self.num_directions, width)), np.zeros((width, width))
-        for part in parts:
-            block = columns(part)
-            along += self.rows[part].T @ block / n
-            gram += block.T @ block / n
+        n = len(self.values)
+
+        def sum_block(span: slice, rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            block = columns(span)
+            return rows.T @ block / n, block.T @ block / n
+
+        along, gram = run_pass(sum_block, self.values, block_size=BLOCK_SIZE // 4)
         squared, rotation = np.linalg.eigh(gram - along.T @ along)
         varying = np.trace(gram) - (along[0] @ along[0] if self.has_constant else 0.0)
         least = max(1e-6 * varying, 1e-12 * np.trace(gram))  # less than that is rounding
         keep = np.flatnonzero(squared > least)[::-1][:at_most]
         matrix = rotation[:, keep] / np.sqrt(squared[keep])
-        rows = np.empty((n, len(keep)))
-        for part in parts:
-            rows[part] = (columns(part) - self.rows[part] @ along) @ matrix
-        shares = squared[keep] / (squared[keep].mean() if len(keep) else 1.0)
-        return Directions(rows, shares, matrix, has_constant=False, is_public=self.is_public)
+        values = np.empty((n, len(keep)))
+        for span in list_blocks(n, block_size=BLOCK_SIZE // 4):
+            values[span] = (columns(span) - self.values[span] @ along) @ matrix
+        variances = squared[keep] / (squared[keep].mean() if len(keep) else 1.0)
+        return WhitenedRows(values, variances, matrix, has_constant=False)
+
+    def join(self, added: "WhitenedRows") -> "WhitenedRows":
+        """These rows with further directions beside them; ``matrix`` stays that of the columns themselves."""
+        values = np.hstack([self.values, added.values])
+        return WhitenedRows(values, np.concatenate([self.variances, added.variances]), self.matrix, self.has_constant)
 
     @property
     def num_directions(self) -> int:
         """Number of directions k, the constant included."""
-        return int(self.rows.shape[1])
-
-
-def _blocks(X: Matrix) -> Iterator[NDArray[np.float64]]:
-    for start in range(0, len(X), ROWS_AT_ONCE):
-        yield X[start : start + ROWS_AT_ONCE].astype(np.float64, copy=False)
+        return int(self.values.shape[1])

@@ -2,7 +2,7 @@
 
 from conddp.heads.factorization import FactorizationMachine
 from conddp.heads.folding import move_parameters
-from conddp.heads.head import Head, Inputs, Layout, Trace
+from conddp.heads.head import HEADS, DescentDefaults, Head, Inputs, Layout, Linearity, OptimizerName, Trace
 from conddp.heads.input_layer import apply_input_layer, at_least, input_shapes, squared_norms, sum_input_layer
 from conddp.heads.jacobian import compute_jacobian
 from conddp.heads.linear import Linear
@@ -10,12 +10,16 @@ from conddp.heads.mlp import MLP
 from conddp.heads.wide import Wide
 
 __all__ = [
+    "DescentDefaults",
     "FactorizationMachine",
+    "HEADS",
     "Head",
     "Inputs",
     "Layout",
     "Linear",
+    "Linearity",
     "MLP",
+    "OptimizerName",
     "Trace",
     "Wide",
     "apply_input_layer",

@@ -1,21 +1,21 @@
 """The factorisation machine."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import positive, positive_integer
-from conddp.heads.head import Array, Inputs, Layout, Trace, Weights
+from conddp.heads.head import HEADS, Array, DescentDefaults, Head, Inputs, Layout, Trace, Weights
 from conddp.heads.input_layer import apply_input_layer, at_least, input_shapes, sum_input_layer
 
 __all__ = ["FactorizationMachine"]
 
 
 @dataclass(frozen=True)
-class FactorizationMachine:
+class FactorizationMachine(Head):
     r"""Linear terms and products of features through ``rank`` factors.
 
     .. math:: f = u_0 + \tfrac12 \sum_{k=1}^{r} (-1)^{k+1} u_k^2, \qquad u = \Theta x
@@ -33,6 +33,10 @@ class FactorizationMachine:
     initial_scale : float
         Standard deviation of u at the start, for features of unit second moment.
     """
+
+    descent: ClassVar[DescentDefaults] = DescentDefaults(
+        {"sgd": (64, 0.3), "adam": (256, 0.01)}, conditioned_optimizer="sgd", clip_residual=None
+    )
 
     rank: int = 8
     initial_scale: float = 0.1
@@ -54,7 +58,7 @@ class FactorizationMachine:
             weight[:, 1:] = rng.normal(scale=self.initial_scale / np.sqrt(columns), size=weight[:, 1:].shape)
         return parameters.ravel()
 
-    def trace(self, weights: Weights, inputs: Inputs) -> Trace:
+    def forward(self, weights: Weights, inputs: Inputs) -> Trace:
         """Predictions and gradient norms of all records."""
         xp = inputs.xp
         embedded = apply_input_layer(weights, inputs.public, inputs.private)
@@ -62,7 +66,7 @@ class FactorizationMachine:
         norms = inputs.row_norms * xp.sqrt(xp.sum(slopes * slopes, axis=1))
         return Trace(self._combine(xp, embedded, slopes), at_least(xp, norms), [slopes])
 
-    def weighted_sum(self, weights: Weights, inputs: Inputs, trace: Trace, coefficients: Array, out: Weights) -> None:
+    def vjp(self, weights: Weights, inputs: Inputs, trace: Trace, coefficients: Array, out: Weights) -> None:
         """Write the sum over records of ``coefficients`` times gradient of f into ``out``."""
         (slopes,) = trace.layers
         sum_input_layer(inputs, coefficients[:, None, :] * slopes, out)
@@ -84,3 +88,6 @@ class FactorizationMachine:
     def _combine(self, xp: Any, embedded: Array, slopes: Array) -> Array:
         products = xp.sum(embedded * slopes, axis=1)  # u_0 + sum of sign u^2
         return 0.5 * (embedded[:, 0, :] + products)
+
+
+HEADS.add("fm", FactorizationMachine())

@@ -15,25 +15,26 @@ of shape (K, P), activations have shape (K, width, n). Everything is written aga
 arrays and torch tensors alike.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from enum import Enum
+from typing import Any, ClassVar, Literal
 
 import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
+from conddp.data.parts import PublicFeatures
 from conddp.errors import SchemaError
+from conddp.features.feature_map import FeatureMap
+from conddp.registry import Registry
 
-__all__ = [
-    "Head",
-    "Inputs",
-    "Layout",
-    "Trace",
-]
+__all__ = ["HEADS", "DescentDefaults", "Head", "Inputs", "Layout", "Linearity", "OptimizerName", "Trace"]
 
 Array = Any  # a NumPy array or a torch tensor
 Weights = Mapping[str, Array]
+OptimizerName = Literal["sgd", "adam"]
 
 SMALLEST_NORM = 1e-15  # shorter gradients are treated as this long: their squares may underflow in float32
 
@@ -133,20 +134,77 @@ class Trace:
     layers: list[Any]
 
 
-class Head(Protocol):
-    """From features to a prediction, with gradients in closed form."""
+class Linearity(Enum):
+    """What the prediction of a head is linear in."""
 
+    COLUMNS = "columns"  # a weighted sum of the columns: it has coefficients, and algorithms for linear models fit it
+    FEATURES = "features"  # a weighted sum of known public features (:meth:`Head.make_features`)
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True)
+class DescentDefaults:
+    """Settings of noisy gradient descent for a head, where the user names none.
+
+    Parameters
+    ----------
+    steps : mapping
+        For each update rule: number of full-batch steps, and learning rate.
+    conditioned_optimizer : {"sgd", "adam"}
+        The update rule for conditioned public columns.
+    clip_residual : float, optional
+        The residual, in units of the label's range, at which a typical record is clipped; None chooses it from the
+        noise.
+    """
+
+    steps: Mapping[OptimizerName, tuple[int, float]]
+    conditioned_optimizer: OptimizerName = "adam"
+    clip_residual: float | None = 0.05
+
+
+class Head(ABC):
+    """From features to a prediction, with gradients in closed form. A subclass is a frozen dataclass of its settings.
+
+    Five methods make a head; the rest has defaults that suit a network. Add an instance to :data:`HEADS` to use it by
+    name and to load saved models that have it.
+    """
+
+    linear_in: ClassVar[Linearity] = Linearity.NOTHING
+    descent: ClassVar[DescentDefaults] = DescentDefaults({"sgd": (128, 0.3), "adam": (256, 0.01)})
+
+    @abstractmethod
     def layout(self, num_public: int, num_private: int) -> Layout:
-        """Names and shapes of the weights for so many input columns."""
+        """Names and shapes of the weights for so many input columns.
 
+        The input layer's weights are called "public", of shape (width, num_public), and "private", if there are private
+        columns.
+        """
+
+    @abstractmethod
     def initialize(self, layout: Layout, rng: np.random.Generator) -> NDArray[np.float64]:
         """Initial parameters, shape (P,), drawn without looking at data."""
 
-    def trace(self, weights: Weights, inputs: Inputs) -> Trace:
+    @abstractmethod
+    def forward(self, weights: Weights, inputs: Inputs) -> Trace:
         """Predictions and gradient norms of all records."""
 
-    def weighted_sum(self, weights: Weights, inputs: Inputs, trace: Trace, coefficients: Array, out: Weights) -> None:
+    @abstractmethod
+    def vjp(self, weights: Weights, inputs: Inputs, trace: Trace, coefficients: Array, out: Weights) -> None:
         """Write the sum over records of ``coefficients`` (K, n) times the gradient of f into ``out``."""
 
+    @abstractmethod
     def predict(self, weights: Weights, public: Array, private: Array | None) -> Array:
         """Predictions alone, shape (K, n)."""
+
+    def make_features(self, public_features: PublicFeatures, *, constant: bool) -> FeatureMap:
+        """The known features that the head is linear in, where :attr:`linear_in` is not ``NOTHING``."""
+        raise NotImplementedError(f"{type(self).__name__} is not linear in known features.")
+
+    def make_parameters(
+        self, weights: NDArray[np.float64], features: FeatureMap, *, num_public: int, constant: bool
+    ) -> NDArray[np.float64]:
+        """Parameters from the weights of columns, added features, the constant, and private columns, in this order."""
+        raise NotImplementedError(f"{type(self).__name__} is not linear in known features.")
+
+
+HEADS: Registry[Head] = Registry("head", Head)  # type: ignore[type-abstract]  # members are instances of subclasses

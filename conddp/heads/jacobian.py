@@ -17,7 +17,7 @@ def compute_jacobian(
 ) -> NDArray[Any]:
     """Gradient of the prediction by all parameters, a row for each record: shape (n, P).
 
-    For the few uses that need the rows themselves. Where a sum of them will do, ``weighted_sum`` is far cheaper.
+    For the few uses that need the rows themselves. Where a sum of them will do, ``vjp`` is far cheaper.
 
     Parameters
     ----------
@@ -36,6 +36,6 @@ def compute_jacobian(
         some = inputs.take(slice(start, start + JACOBIANS_AT_ONCE))
         count = len(some.public)
         rows = np.zeros((count, layout.size))  # one weighted sum for each record, with a single weight of one
-        head.weighted_sum(weights, some, head.trace(weights, some), np.eye(count), layout.views(rows))
+        head.vjp(weights, some, head.forward(weights, some), np.eye(count), layout.views(rows))
         parts.append(rows if combine is None else rows @ combine)
     return np.concatenate(parts)

@@ -1,23 +1,31 @@
 """The linear head."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from conddp.heads.head import Array, Inputs, Layout, Trace, Weights
+from conddp.data.parts import PublicFeatures
+from conddp.features.feature_map import FeatureMap, IdentityMap
+from conddp.heads.head import HEADS, Array, DescentDefaults, Head, Inputs, Layout, Linearity, Trace, Weights
 from conddp.heads.input_layer import apply_input_layer, input_shapes, sum_input_layer
 
 __all__ = ["Linear"]
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(Head):
     r"""Linear regression: :math:`f = \theta_{pub}^\top x_{pub} + \theta_{priv}^\top x_{priv}`.
 
     The gradient norm of a record is the norm of its row, whatever the parameters, so clipping a gradient is clamping
     its residual.
     """
+
+    linear_in: ClassVar[Linearity] = Linearity.COLUMNS
+    descent: ClassVar[DescentDefaults] = DescentDefaults(
+        {"sgd": (32, 0.25), "adam": (256, 0.01)}, conditioned_optimizer="sgd", clip_residual=None
+    )
 
     def layout(self, num_public: int, num_private: int) -> Layout:
         """One weight per column."""
@@ -27,14 +35,27 @@ class Linear:
         """All zero: the middle of the label bounds is predicted at first."""
         return np.zeros(layout.size)
 
-    def trace(self, weights: Weights, inputs: Inputs) -> Trace:
+    def forward(self, weights: Weights, inputs: Inputs) -> Trace:
         """Predictions and gradient norms of all records."""
         return Trace(self.predict(weights, inputs.public, inputs.private), inputs.row_norms, [])
 
-    def weighted_sum(self, weights: Weights, inputs: Inputs, trace: Trace, coefficients: Array, out: Weights) -> None:
+    def vjp(self, weights: Weights, inputs: Inputs, trace: Trace, coefficients: Array, out: Weights) -> None:
         """Write the sum over records of ``coefficients`` times row into ``out``."""
         sum_input_layer(inputs, coefficients[:, None, :], out)
 
     def predict(self, weights: Weights, public: Array, private: Array | None) -> Array:
         """Predictions alone, shape (K, n)."""
         return apply_input_layer(weights, public, private)[:, 0, :]
+
+    def make_features(self, public_features: PublicFeatures, *, constant: bool) -> FeatureMap:
+        """The columns themselves."""
+        return IdentityMap()
+
+    def make_parameters(
+        self, weights: NDArray[np.float64], features: FeatureMap, *, num_public: int, constant: bool
+    ) -> NDArray[np.float64]:
+        """The weights as they are."""
+        return np.asarray(weights)
+
+
+HEADS.add("linear", Linear())

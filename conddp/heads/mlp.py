@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import one_of, positive_integer
-from conddp.heads.head import Array, Inputs, Layout, Trace, Weights
+from conddp.heads.head import HEADS, Array, Head, Inputs, Layout, Trace, Weights
 from conddp.heads.input_layer import apply_input_layer, at_least, input_shapes, squared_norms, sum_input_layer
 
 __all__ = ["MLP"]
 
 
 @dataclass(frozen=True)
-class MLP:
+class MLP(Head):
     """A multilayer perceptron with a scalar output.
 
     Parameters
@@ -76,7 +76,7 @@ class MLP:
             weight[...] = rng.normal(scale=gain / np.sqrt(fan_in), size=weight.shape)
         return parameters.ravel()
 
-    def trace(self, weights: Weights, inputs: Inputs) -> Trace:
+    def forward(self, weights: Weights, inputs: Inputs) -> Trace:
         """Predictions and gradient norms of all records."""
         xp = inputs.xp
         activations = self._forward(xp, weights, inputs.public, inputs.private)
@@ -98,7 +98,7 @@ class MLP:
             self._silence(xp, trace)
         return trace
 
-    def weighted_sum(self, weights: Weights, inputs: Inputs, trace: Trace, coefficients: Array, out: Weights) -> None:
+    def vjp(self, weights: Weights, inputs: Inputs, trace: Trace, coefficients: Array, out: Weights) -> None:
         """Write the sum over records of ``coefficients`` times gradient of f into ``out``."""
         activations, deltas = trace.layers
         last = len(self._widths)
@@ -146,3 +146,6 @@ class MLP:
     def _derivative(self, xp: Any, output: Array) -> Array:
         """Derivative of the activation, from its output."""
         return output > 0 if self.activation == "relu" else 1.0 - output * output
+
+
+HEADS.add("mlp", MLP())

@@ -1,21 +1,24 @@
 """Linear terms beside a wide hidden layer."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import positive_integer
-from conddp.features.random_features import HIDDEN_GAIN
-from conddp.heads.head import Array, Inputs, Layout, Trace, Weights
+from conddp.data.parts import PublicFeatures
+from conddp.features.feature_map import FeatureMap
+from conddp.features.random_features import HIDDEN_GAIN, RandomFeatures
+from conddp.heads.head import HEADS, Array, Head, Inputs, Layout, Linearity, Trace, Weights
 from conddp.heads.input_layer import apply_input_layer, at_least, input_shapes, squared_norms, sum_input_layer
 
 __all__ = ["Wide"]
 
 
 @dataclass(frozen=True)
-class Wide:
+class Wide(Head):
     r"""Linear terms and one wide hidden layer beside them.
 
     .. math:: f = u_0 + \sum_{k=1}^{w} v_k \tanh u_k, \qquad u = \Theta x
@@ -28,6 +31,8 @@ class Wide:
     width : int
         Number of hidden units w.
     """
+
+    linear_in: ClassVar[Linearity] = Linearity.FEATURES
 
     width: int = 500
 
@@ -48,7 +53,7 @@ class Wide:
             weights[name][:, 1:] = rng.normal(scale=HIDDEN_GAIN / np.sqrt(columns), size=weights[name][:, 1:].shape)
         return parameters.ravel()
 
-    def trace(self, weights: Weights, inputs: Inputs) -> Trace:
+    def forward(self, weights: Weights, inputs: Inputs) -> Trace:
         """Predictions and gradient norms of all records."""
         xp = inputs.xp
         embedded = apply_input_layer(weights, inputs.public, inputs.private)
@@ -59,7 +64,7 @@ class Wide:
         predictions = embedded[:, 0, :] + xp.sum(weights["output"][:, :, None] * hidden, axis=1)
         return Trace(predictions, at_least(xp, xp.sqrt(squared)), [hidden, slopes])
 
-    def weighted_sum(self, weights: Weights, inputs: Inputs, trace: Trace, coefficients: Array, out: Weights) -> None:
+    def vjp(self, weights: Weights, inputs: Inputs, trace: Trace, coefficients: Array, out: Weights) -> None:
         """Write the sum over records of ``coefficients`` times gradient of f into ``out``."""
         hidden, slopes = trace.layers
         sum_input_layer(inputs, coefficients[:, None, :] * slopes, out)
@@ -70,3 +75,26 @@ class Wide:
         xp = array_api_compat.array_namespace(public)
         embedded = apply_input_layer(weights, public, private)
         return embedded[:, 0, :] + xp.sum(weights["output"][:, :, None] * xp.tanh(embedded[:, 1:, :]), axis=1)
+
+    def make_features(self, public_features: PublicFeatures, *, constant: bool) -> FeatureMap:
+        """Hidden units with weights that are drawn, not trained."""
+        return RandomFeatures.of(public_features, self.width, constant=constant)
+
+    def make_parameters(
+        self, weights: NDArray[np.float64], features: FeatureMap, *, num_public: int, constant: bool
+    ) -> NDArray[np.float64]:
+        """Linear weights and output weights as given, hidden weights as drawn."""
+        assert isinstance(features, RandomFeatures)
+        layout = self.layout(num_public + constant, 0)
+        parameters: NDArray[np.float64] = np.zeros((1, layout.size))
+        views = layout.views(parameters)
+        views["public"][0, 0, :num_public] = weights[:num_public]
+        views["public"][0, 1:, :num_public] = features.weights
+        views["output"][0] = weights[num_public : num_public + self.width]
+        if constant:
+            views["public"][0, 0, -1] = weights[-1]
+            views["public"][0, 1:, -1] = features.biases
+        return np.asarray(parameters[0])
+
+
+HEADS.add("wide", Wide())

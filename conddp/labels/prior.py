@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from conddp._validate import in_range, positive, positive_integer
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels
+from conddp.privacy.release import Curator
 
-__all__ = ["LabelPrior", "choose_grid_size", "draw_geometric", "estimate_label_prior", "make_grid"]
+__all__ = ["LabelPrior", "choose_grid_size", "estimate_label_prior", "make_grid"]
 
 
 def choose_grid_size(num_records: int) -> int:
@@ -85,9 +86,7 @@ class LabelPrior:
         return LabelPrior(self.grid, (kernel / kernel.sum(axis=0)) @ self.weights)
 
 
-def estimate_label_prior(
-    label: Labels, grid: NDArray[np.float64], *, epsilon: float, rng: np.random.Generator
-) -> LabelPrior:
+def estimate_label_prior(label: Labels, grid: NDArray[np.float64], *, epsilon: float, curator: Curator) -> LabelPrior:
     """Histogram of the labels on a public grid, with Laplace noise on whole numbers.
 
     Privacy
@@ -99,14 +98,8 @@ def estimate_label_prior(
     positive(epsilon=epsilon)
     uniform = LabelPrior(grid, np.ones(len(grid)))
     counts = np.bincount(uniform.locate(label.bounds.clamp(label.values)), minlength=len(grid))
-    # The difference of two geometric variables has P(z) falling as exp(-epsilon |z| / 2).
-    noise = draw_geometric(epsilon / 2, len(grid), rng) - draw_geometric(epsilon / 2, len(grid), rng)
-    return LabelPrior(grid, _project(counts + noise, len(label.values)))
-
-
-def draw_geometric(rate: float, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Whole numbers from 1 on whose chances fall by exp(-rate) a step, with a tail far beyond 53 bits."""
-    return np.maximum(np.ceil(rng.standard_exponential(size) / rate), 1.0)
+    noisy = curator.release_integers(counts, sensitivity=2.0, epsilon=epsilon, what="a histogram of all labels")
+    return LabelPrior(grid, _project(noisy, len(label)))
 
 
 def _project(counts: NDArray[Any], total: int) -> NDArray[np.float64]:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from conddp._validate import one_of, positive
 from conddp.bounds import Bounds
-from conddp.labels.prior import LabelPrior, draw_geometric
+from conddp.labels.prior import LabelPrior
+from conddp.privacy.release import Curator, compute_response_epsilon
 
 __all__ = [
     "AdditiveNoise",
@@ -36,7 +37,7 @@ class Randomizer(Protocol):
     def compute_slope(self, prior: LabelPrior) -> float:
         """Slope of the expected output on the label, under a prior."""
 
-    def randomize(self, label: NDArray[Any], rng: np.random.Generator) -> NDArray[np.float64]:
+    def randomize(self, label: NDArray[Any], curator: Curator) -> NDArray[np.float64]:
         """Randomised labels. The caller has recorded the cost."""
 
 
@@ -66,11 +67,7 @@ class FiniteRandomizer:
     @property
     def epsilon(self) -> float:
         """Logarithm of the largest ratio of two grid labels' chances of one output."""
-        largest, smallest = self.probabilities.max(axis=0), self.probabilities.min(axis=0)
-        possible = largest > 0
-        if (smallest[possible] == 0).any():
-            return math.inf
-        return float(np.log(largest[possible] / smallest[possible]).max())
+        return compute_response_epsilon(self.probabilities)
 
     @property
     def means(self) -> NDArray[np.float64]:
@@ -87,19 +84,10 @@ class FiniteRandomizer:
         squares = (self.outputs[None, :] - self.grid[:, None]) ** 2
         return float(prior.weights @ (self.probabilities * squares).sum(axis=1))
 
-    def randomize(self, label: NDArray[Any], rng: np.random.Generator) -> NDArray[np.float64]:
-        """Randomised labels, by inversion of each row's distribution."""
+    def randomize(self, label: NDArray[Any], curator: Curator) -> NDArray[np.float64]:
+        """Randomised labels: of each the nearest grid label decides which row of the table is drawn from."""
         cells = LabelPrior(self.grid, np.ones(len(self.grid))).locate(label)
-        draws = rng.random(len(cells))
-        result = np.empty(len(cells))
-        distinct, where = np.unique(self.probabilities, axis=0, return_inverse=True)
-        kinds = where.reshape(-1)[cells]  # grid labels of one bin share a row
-        for kind, row in enumerate(distinct):
-            of_kind = np.flatnonzero(kinds == kind)
-            steps = np.cumsum(row)
-            drawn = np.searchsorted(steps, draws[of_kind] * steps[-1], side="right")
-            result[of_kind] = self.outputs[np.minimum(drawn, np.flatnonzero(row)[-1])]
-        return result
+        return self.outputs[curator.release_response(cells, self.probabilities, what="every label, once")]
 
 
 def make_response_on_bins(prior: LabelPrior, epsilon: float) -> FiniteRandomizer:
@@ -170,9 +158,9 @@ def make_binary_response(bounds: Bounds, epsilon: float, grid: NDArray[np.float6
     """
     positive(epsilon=epsilon)
     grid = np.unique(bounds.clamp(grid))
-    reach = bounds.width / 2 / math.tanh(epsilon / 2)
-    upper = 0.5 + (grid - bounds.midpoint) / (2 * reach)
-    outputs = np.array([bounds.midpoint - reach, bounds.midpoint + reach])
+    distance = bounds.width / 2 / math.tanh(epsilon / 2)  # of the outputs from the middle
+    upper = 0.5 + (grid - bounds.midpoint) / (2 * distance)
+    outputs = np.array([bounds.midpoint - distance, bounds.midpoint + distance])
     return FiniteRandomizer(grid, outputs, np.column_stack([1 - upper, upper]))
 
 
@@ -210,9 +198,9 @@ def make_unbiased_response(
     from scipy.optimize import linprog
 
     binary = make_binary_response(bounds, epsilon, grid)
-    reach = binary.outputs[1] - bounds.midpoint
-    # In units of the reach and from the middle, so that the program looks the same whatever the label's units.
-    labels = (grid - bounds.midpoint) / reach
+    distance = binary.outputs[1] - bounds.midpoint
+    # In units of this distance and from the middle, so that the program looks the same whatever the label's units.
+    labels = (grid - bounds.midpoint) / distance
     outputs = np.union1d(np.linspace(-1.5, 1.5, num_outputs or 4 * k + 1), [-1.0, 1.0])
     m = len(outputs)
     target = epsilon - 1e-6 * min(1.0, epsilon)  # the solver's answer is repaired below, within this margin
@@ -243,7 +231,7 @@ def make_unbiased_response(
     if solution.status == 0 and solution.x is not None:
         table = _repair(solution.x[: k * m].reshape(k, m), epsilon)
         keep = table.max(axis=0) > 0
-        found = FiniteRandomizer(grid, bounds.midpoint + reach * outputs[keep], table[:, keep])
+        found = FiniteRandomizer(grid, bounds.midpoint + distance * outputs[keep], table[:, keep])
         if found.epsilon <= epsilon and np.abs(found.means - grid).max() <= 1e-6 * bounds.width:
             return found
     # Where the solver fails, at extreme epsilon, the binary response is feasible and close to the best.
@@ -262,9 +250,8 @@ def _repair(table: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
 class AdditiveNoise:
     r"""The label, clamped to its bounds, plus noise in units of their width.
 
-    Laplace noise has scale 1 / epsilon. Staircase noise (Geng and Viswanath 2014) has the least variance of all: its
-    density is constant on steps of total length one, falling by :math:`e^{-\epsilon}` from step to step, each split at
-    the share :math:`\gamma = 1 / (1 + e^{\epsilon/2})`.
+    Laplace noise has scale 1 / epsilon. Staircase noise has the least variance of all
+    (:meth:`conddp.privacy.release.Curator.release_staircase`).
     """
 
     bounds: Bounds
@@ -279,17 +266,9 @@ class AdditiveNoise:
         """One: the noise is added, whatever the label."""
         return 1.0
 
-    def randomize(self, label: NDArray[Any], rng: np.random.Generator) -> NDArray[np.float64]:
+    def randomize(self, label: NDArray[Any], curator: Curator) -> NDArray[np.float64]:
         """Randomised labels."""
-        clamped = self.bounds.clamp(label)
-        if self.shape == "laplace":
-            return clamped + rng.laplace(scale=self.bounds.width / self.epsilon, size=len(clamped))
-        return clamped + self.bounds.width * self._draw_staircase(len(clamped), rng)
-
-    def _draw_staircase(self, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        share, fall = 1 / (1 + math.exp(self.epsilon / 2)), math.exp(-self.epsilon)
-        step = draw_geometric(self.epsilon, n, rng) - 1
-        inner = rng.random(n) < share / (share + (1 - share) * fall)
-        within = rng.random(n)
-        distance = step + np.where(inner, share * within, share + (1 - share) * within)
-        return np.asarray(distance * rng.choice([-1.0, 1.0], size=n))
+        release = curator.release_laplace if self.shape == "laplace" else curator.release_staircase
+        return release(
+            self.bounds.clamp(label), sensitivity=self.bounds.width, epsilon=self.epsilon, what="every label, once"
+        )

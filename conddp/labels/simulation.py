@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
 from conddp.data.records import Records
-from conddp.features.random_features import Expansion
-from conddp.features.whitening import Directions
+from conddp.features.random_features import RandomFeatures
+from conddp.features.whitening import WhitenedRows
 
 __all__ = ["FAMILIES", "Family", "Simulation", "simulate"]
 
@@ -27,8 +27,8 @@ class Family:
 
     Parameters
     ----------
-    signal_share : float
-        Share of the labels' variance that the features explain.
+    signal_fraction : float
+        Fraction of the labels' variance that the features explain.
     exponent : float
         Coefficients of whitened directions have variance proportional to the direction's variance to this power.
     nonlinear : bool
@@ -42,7 +42,7 @@ class Family:
         Standard deviation of the labels over the width of their range.
     """
 
-    signal_share: float
+    signal_fraction: float
     exponent: float = 0.5
     nonlinear: bool = False
     residuals: Literal["normal", "student", "lognormal"] = "normal"
@@ -71,7 +71,7 @@ class Simulation:
 
     Parameters
     ----------
-    dataset : Records
+    records : Records
         Public features, made-up private ones if there are any, and labels between 0 and 1.
     signal : array of shape (n,)
         What the label of each record would be without its residual.
@@ -79,7 +79,7 @@ class Simulation:
         Variance of the residuals.
     """
 
-    dataset: Records
+    records: Records
     signal: NDArray[np.float64]
     residual_variance: float
 
@@ -115,11 +115,11 @@ def simulate(
         Declared ranges of private columns, by name. Each is drawn around a random place of its range, with a random
         spread, and carries as much of the signal as one direction of the public columns.
     """
-    directions = Directions.of(public_features, constant=constant)
-    n = len(directions.rows)
+    rows = WhitenedRows.of(public_features, constant=constant)
+    n = len(rows.values)
     slopes = slice(int(constant), None)
-    deviations = directions.variances[slopes] ** (family.exponent / 2)
-    signal = _standardize(directions.rows[:, slopes] @ (deviations * rng.normal(size=len(deviations))))
+    deviations = rows.variances[slopes] ** (family.exponent / 2)
+    signal = _standardize(rows.values[:, slopes] @ (deviations * rng.normal(size=len(deviations))))
     made_up = _draw_private(private, n, rng) if private else None
     if made_up is not None:
         columns = np.column_stack([_standardize(column) for column in made_up.values.T])
@@ -127,7 +127,7 @@ def simulate(
         signal = _standardize(np.sqrt(len(deviations)) * signal + np.sqrt(columns.shape[1]) * part)
     if family.nonlinear:
         seed = int(rng.integers(2**32))
-        hidden = Expansion.of(public_features, 8, seed=seed).transform(public_features).values[:, -8:]
+        hidden = RandomFeatures.of(public_features, 8, seed=seed).transform(public_features).values[:, -8:]
         signal = _standardize(signal + _standardize(hidden @ rng.normal(size=8)))
     draw = {
         "normal": lambda: rng.normal(size=n),
@@ -135,8 +135,8 @@ def simulate(
         "lognormal": lambda: rng.lognormal(sigma=1.0, size=n),
     }
     residual = _standardize(draw[family.residuals]())
-    share = family.signal_share
-    signal, residual = np.sqrt(share) * signal, np.sqrt(1 - share) * residual
+    fraction = family.signal_fraction
+    signal, residual = np.sqrt(fraction) * signal, np.sqrt(1 - fraction) * residual
     if family.skewed:
         signal, residual = np.clip(signal, -3.0, 3.0), np.clip(residual, -3.0, 3.0)  # no record outweighs all others
         whole, signal = np.exp(1.2 * (signal + residual)), np.exp(1.2 * signal)

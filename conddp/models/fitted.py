@@ -1,8 +1,7 @@
 """A trained model in the user's own features and units."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,15 +9,10 @@ from numpy.typing import NDArray
 from conddp.bounds import Bounds
 from conddp.data.parts import PrivateFeatures, PublicFeatures
 from conddp.data.scaling import private_unit, restore_label, scale_private
-from conddp.heads.head import Head, Layout
-from conddp.heads.linear import Linear
-from conddp.models.diagnostics import Diagnostics
-from conddp.privacy.guarantee import Guarantee
+from conddp.heads.head import Head, Layout, Linearity
+from conddp.losses import Loss, Squared
 
-__all__ = [
-    "FitResult",
-    "FittedModel",
-]
+__all__ = ["FittedModel"]
 
 NUM_COMPARED = 1000  # public rows on which predictions of iterates are compared
 
@@ -41,6 +35,8 @@ class FittedModel:
         Declared range of the label.
     private_bounds : tuple of Bounds
         Declared ranges of the private columns.
+    loss : Loss
+        What was minimised; its link takes predictions to expected labels.
     """
 
     head: Head
@@ -49,6 +45,7 @@ class FittedModel:
     has_constant: bool
     label_bounds: Bounds
     private_bounds: tuple[Bounds, ...] = ()
+    loss: Loss = Squared()
 
     def predict(self, public: PublicFeatures, private: PrivateFeatures | None = None) -> NDArray[np.float64]:
         """Predictions in the label's units, clamped to its bounds; private columns are clamped as in training."""
@@ -57,7 +54,7 @@ class FittedModel:
             X = np.column_stack([X, np.ones(len(X))])
         scaled = None if private is None else scale_private(private, center=self.has_constant)
         weights = self.layout.views(self.parameters[None])
-        predictions = self.head.predict(weights, X, scaled)[0]
+        predictions = self.loss.link(self.head.predict(weights, X, scaled)[0])
         return restore_label(predictions, self.label_bounds, center=self.has_constant)
 
     def measure_distances(
@@ -68,10 +65,10 @@ class FittedModel:
         Privacy
             Predicts for the first 1000 public rows, with private columns at the middle of their ranges: no cost.
         """
-        rows = PublicFeatures(public_features.values[:NUM_COMPARED], public_features.names)
+        rows = public_features[:NUM_COMPARED]
         private = None
         if self.private_bounds:
-            middle = [[bounds.midpoint for bounds in self.private_bounds]] * len(rows.values)
+            middle = [[bounds.midpoint for bounds in self.private_bounds]] * len(rows)
             private = PrivateFeatures(np.array(middle), self.private_bounds)
         final = self.predict(rows, private)
         predictions = (replace(self, parameters=each).predict(rows, private) for each in iterates)
@@ -79,7 +76,7 @@ class FittedModel:
 
     def compute_linear_coefficients(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
         """Coefficients of public and of private columns, and the intercept, in the user's units; linear heads only."""
-        if not isinstance(self.head, Linear):
+        if self.head.linear_in is not Linearity.COLUMNS:
             raise ValueError(f"only a linear head has coefficients, this one is {self.head}.")
         weights = self.layout.views(self.parameters[None])
         public = self.label_bounds.width * weights["public"][0, 0]
@@ -109,25 +106,3 @@ class FittedModel:
         origin = compute(np.zeros_like(self.parameters))
         slopes = np.column_stack([compute(unit) - origin for unit in np.eye(len(self.parameters))])
         return np.asarray(np.sqrt(np.maximum(((slopes @ covariance) * slopes).sum(axis=1), 0.0)))
-
-
-@dataclass(frozen=True)
-class FitResult:
-    """What an algorithm gives back.
-
-    Parameters
-    ----------
-    model : FittedModel
-        In the user's features and units.
-    guarantee : Guarantee
-        What it promises.
-    settings : mapping
-        Every choice that was made, by name; all of them public.
-    diagnostics : Diagnostics
-        The course of the fit, and the uncertainty of its coefficients.
-    """
-
-    model: FittedModel
-    guarantee: Guarantee
-    settings: Mapping[str, Any]
-    diagnostics: Diagnostics = field(default_factory=Diagnostics)

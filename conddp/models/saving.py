@@ -3,8 +3,8 @@
 ::
 
     model.safetensors   the weights, by name
-    model.json          format, head, schema, guarantee, settings, facts about public columns, the course of the fit,
-                        versions; the digest of the weights
+    model.json          format, head, loss, schema, guarantee, settings, the course of the fit, the transcript of what
+                        was released, facts about public columns, versions; the digest of the weights
     ledger.jsonl        a copy of the ledger: what had been spent; nothing may be spent on the copy
 
 Nothing in it is private: the weights have been released under the guarantee, and the rest is public. Nothing in it is
@@ -18,82 +18,40 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from conddp.bounds import Bounds
-from conddp.data.parts import PrivateFeatures, PublicFeatures
 from conddp.data.schema import Schema
-from conddp.errors import CondDPError
-from conddp.heads.factorization import FactorizationMachine
-from conddp.heads.head import Head
-from conddp.heads.linear import Linear
-from conddp.heads.mlp import MLP
-from conddp.heads.wide import Wide
+from conddp.errors import CondDPError, PrivacyError
+from conddp.heads import HEADS, Head
+from conddp.losses import LOSSES
 from conddp.models.diagnostics import Diagnostics
-from conddp.models.fitted import FitResult, FittedModel
-from conddp.privacy.accounting import GaussianEvent
+from conddp.models.fitted import FittedModel
+from conddp.models.result import FitResult
 from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.composition import check_cost
 from conddp.privacy.guarantee import Guarantee
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.transcript import Transcript
 from conddp.theory.design import Design
 
-__all__ = ["ModelFileError", "SavedModel", "check_folder", "load_model", "save_model"]
+__all__ = ["ModelFileError", "check_folder", "load_model", "save_model"]
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 WEIGHTS, RECORD, LEDGER = "model.safetensors", "model.json", "ledger.jsonl"
-HEADS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Linear, MLP, FactorizationMachine, Wide)}
 
 
 class ModelFileError(CondDPError, ValueError):
     """A saved model cannot be read or may not be written."""
 
 
-@dataclass(frozen=True)
-class SavedModel:
-    """What a folder holds.
-
-    Parameters
-    ----------
-    model : FittedModel
-        Ready to predict.
-    schema : Schema
-        Of the table that it was trained on.
-    guarantee : Guarantee
-        What it promises.
-    settings : mapping
-        Every choice that was made.
-    diagnostics : Diagnostics
-        The course of the fit, and the uncertainty of its coefficients.
-    design : Design
-        Facts about the public columns that it was trained on.
-    versions : mapping
-        Of the software that trained it.
-    ledger : PrivacyLedger
-        What had been spent when it was saved.
-    """
-
-    model: FittedModel
-    schema: Schema
-    guarantee: Guarantee
-    settings: Mapping[str, Any]
-    diagnostics: Diagnostics
-    design: Design
-    versions: Mapping[str, str]
-    ledger: PrivacyLedger
-
-    def predict(self, public: PublicFeatures, private: PrivateFeatures | None = None) -> NDArray[np.float64]:
-        """Predictions in the label's units. Costs nothing: the model is already released."""
-        return self.model.predict(public, private)
-
-
-def save_model(folder: str | Path, result: FitResult, schema: Schema, ledger: PrivacyLedger, design: Design) -> Path:
+def save_model(folder: str | Path, result: FitResult) -> Path:
     """Write a model to a folder that does not exist yet, whole or not at all.
 
     Privacy
@@ -104,13 +62,7 @@ def save_model(folder: str | Path, result: FitResult, schema: Schema, ledger: Pr
     folder : path
         Where to.
     result : FitResult
-        Of an algorithm.
-    schema : Schema
-        Of the table.
-    ledger : PrivacyLedger
-        That paid for it; its entries are copied.
-    design : Design
-        Of the public columns.
+        Of a fit.
     """
     from safetensors.numpy import save
 
@@ -123,19 +75,21 @@ def save_model(folder: str | Path, result: FitResult, schema: Schema, ledger: Pr
         "conddp_model": FORMAT_VERSION,
         "weights": f"sha256:{hashlib.sha256(blob).hexdigest()}",
         "head": {"kind": type(model.head).__name__, **_init_fields(model.head)},
+        "loss": model.loss.name,
         "has_constant": model.has_constant,
-        "schema": schema.to_toml(),
+        "schema": result.schema.to_toml(),
         "guarantee": _describe_guarantee(result.guarantee),
         "settings": dict(result.settings),
         "diagnostics": result.diagnostics.to_json(),
-        "design": design.to_json(),
+        "transcript": result.transcript.to_json(),
+        "design": None if result.design is None else result.design.to_json(),
         "versions": _list_versions(),
     }
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:
         (temporary / WEIGHTS).write_bytes(blob)
         (temporary / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        ledger.write_copy(temporary / LEDGER)
+        result.ledger.write_copy(temporary / LEDGER)
         temporary.chmod(0o755)
         os.rename(temporary, folder)
     except BaseException:
@@ -155,7 +109,7 @@ def check_folder(folder: Path) -> None:
         raise ModelFileError(f"'{folder}' cannot be written: {error.strerror}.") from None
 
 
-def load_model(folder: str | Path) -> SavedModel:
+def load_model(folder: str | Path) -> FitResult:
     """Read a model from its folder.
 
     Raises
@@ -178,22 +132,29 @@ def load_model(folder: str | Path) -> SavedModel:
     try:
         head = _make_head(record["head"])
         schema = Schema.from_toml(record["schema"])
-        label_bounds = schema.label.bounds
-        assert label_bounds is not None  # Column has made sure
         has_constant = bool(record["has_constant"])
         layout = head.layout(len(schema.public) + has_constant, len(schema.private))
         parameters = np.zeros((1, layout.size))
         stored = load(blob)
         for name, view in layout.views(parameters).items():
             view[0] = stored[name]
-        model = FittedModel(head, layout, parameters[0], has_constant, label_bounds, schema.private_bounds)
+        loss = LOSSES[record["loss"]]
+        model = FittedModel(head, layout, parameters[0], has_constant, schema.label_bounds, schema.private_bounds, loss)
         guarantee = _make_guarantee(record["guarantee"])
         settings, versions = record["settings"], record["versions"]
-        diagnostics, design = Diagnostics.from_json(record["diagnostics"]), Design.from_json(record["design"])
+        diagnostics, transcript = (
+            Diagnostics.from_json(record["diagnostics"]),
+            Transcript.from_json(record["transcript"]),
+        )
+        design = None if record["design"] is None else Design.from_json(record["design"])
     except (AttributeError, KeyError, TypeError, ValueError, SafetensorError) as error:
         raise ModelFileError(f"'{folder / RECORD}' is damaged: {error}. Restore the folder.") from error
+    try:
+        check_cost(transcript, guarantee.budget, guarantee.neighbouring)
+    except PrivacyError as error:
+        raise ModelFileError(f"'{folder / RECORD}' promises more than its own transcript shows: {error}") from None
     ledger = PrivacyLedger.load(folder / LEDGER)
-    return SavedModel(model, schema, guarantee, settings, diagnostics, design, versions, ledger)
+    return FitResult(model, guarantee, settings, diagnostics, transcript, schema, ledger, design, versions)
 
 
 def _read_record(path: Path) -> dict[str, Any]:
@@ -229,26 +190,23 @@ def _init_fields(value: Any) -> dict[str, Any]:
 
 
 def _make_head(stored: Mapping[str, Any]) -> Head:
-    kind = stored["kind"]
-    if kind not in HEADS:
-        raise ValueError(f"unknown head {kind!r}")
-    head: Head = HEADS[kind](**{name: value for name, value in stored.items() if name != "kind"})
-    return head
+    kind = HEADS.find_class(stored["kind"])
+    if kind is None:
+        raise ValueError(
+            f"it has a head {stored['kind']!r} that is not known here; if it is your own, add it to conddp.heads.HEADS "
+            "before loading"
+        )
+    return kind(**{name: value for name, value in stored.items() if name != "kind"})
 
 
 def _describe_guarantee(guarantee: Guarantee) -> dict[str, Any]:
     described = asdict(guarantee)
     described["neighbouring"] = guarantee.neighbouring.value
-    if guarantee.event is not None:
-        described["event"]["neighbouring"] = guarantee.event.neighbouring.value
     return {**described, "text": str(guarantee)}
 
 
 def _make_guarantee(stored: Mapping[str, Any]) -> Guarantee:
     values = {name: value for name, value in stored.items() if name != "text"}
-    event = values["event"]
-    if event is not None:
-        event = GaussianEvent(**{**event, "neighbouring": Neighbouring(event["neighbouring"])})
     return Guarantee(
         **{
             **values,
@@ -257,7 +215,6 @@ def _make_guarantee(stored: Mapping[str, Any]) -> Guarantee:
             "label_bounds": Bounds(**values["label_bounds"]),
             "public_columns": tuple(values["public_columns"]),
             "private_columns": tuple(values["private_columns"]),
-            "event": event,
         }
     )
 

@@ -1,26 +1,30 @@
 """Noisy Newton steps on whitened rows: the engine of CondNewton."""
 
-from conddp.newton.posterior import Learner, Level, ResidualScale, Track
-from conddp.newton.prior import Belief, SignalPrior
-from conddp.newton.private_columns import Moments, add_private_directions, release_moments
-from conddp.newton.release import Release
+from conddp.newton.posterior import ResidualScale, RunningMean, RunningPosterior, UnclampedMean
+from conddp.newton.prior import Posterior, SignalPrior
+from conddp.newton.private_columns import Moments, PrivateRows, bound_moments, release_moments
+from conddp.newton.release import ResidualQuery, Rows, StepEstimate, release_residuals
 from conddp.newton.run import NewtonRun, run_newton
-from conddp.newton.schedule import NewtonPlan, allot_gains, choose_window
+from conddp.newton.schedule import NewtonPlan, allot_weights, choose_clip_norm
 
 __all__ = [
-    "Belief",
-    "Learner",
-    "Level",
     "Moments",
     "NewtonPlan",
     "NewtonRun",
-    "Release",
+    "Posterior",
+    "PrivateRows",
+    "ResidualQuery",
     "ResidualScale",
+    "Rows",
+    "RunningMean",
+    "RunningPosterior",
     "SignalPrior",
-    "Track",
-    "add_private_directions",
-    "allot_gains",
-    "choose_window",
+    "StepEstimate",
+    "UnclampedMean",
+    "allot_weights",
+    "bound_moments",
+    "choose_clip_norm",
     "release_moments",
+    "release_residuals",
     "run_newton",
 ]

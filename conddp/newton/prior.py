@@ -1,4 +1,4 @@
-r"""What is believed of coefficients before and after a noisy release: shrinkage by the known noise.
+r"""Prior and posterior of coefficients given noisy releases: shrinkage by the known noise.
 
 The noise of every release is known exactly, so shrinking what was released is free post-processing. The prior is a
 mixture of normal ones: coefficients of whitened directions have variance
@@ -12,18 +12,25 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Belief", "SignalPrior"]
+__all__ = ["Posterior", "SignalPrior"]
 
 Vector = NDArray[np.float64]
 
 EXPONENTS = (0.0, 0.5, 1.0)
-SIGNAL_SHARES = (0.05, 0.2, 0.4, 0.7, 1.0, 2.0)  # tau^2 over the variance of the label; above 1 in case that is too low
+SIGNAL_FRACTIONS = (
+    0.05,
+    0.2,
+    0.4,
+    0.7,
+    1.0,
+    2.0,
+)  # tau^2 over the variance of the label; above 1 in case that is too low
 CONSTANT_VARIANCE = 1 / 12  # of the mean of labels that may lie anywhere in a range of unit width
 VAGUE = 1e9  # variance of what has not been measured
 
 
 @dataclass(frozen=True)
-class Belief:
+class Posterior:
     """Mean and variance of every coefficient."""
 
     mean: Vector
@@ -37,7 +44,7 @@ class SignalPrior:
     Parameters
     ----------
     variances : array of shape (k,)
-        Of the directions, as in :class:`~conddp.features.whitening.Directions`.
+        Of the directions, as in :class:`~conddp.features.whitening.WhitenedRows`.
     has_constant : bool
         Whether the first direction is the constant, which has a prior of its own.
     """
@@ -45,20 +52,20 @@ class SignalPrior:
     variances: Vector
     has_constant: bool
 
-    def update(self, measured: Vector, noise: Vector, label_variance: float) -> Belief:
-        """Belief after unbiased measurements with independent normal noise of known variance.
+    def update(self, measured: Vector, noise_variance: Vector, label_variance: float) -> Posterior:
+        """Posterior after unbiased measurements with independent normal noise of known variance.
 
         Privacy
             Post-processing of what is given: no cost if that was released.
 
         Parameters
         ----------
-        measured, noise : arrays of shape (k,)
+        measured, noise_variance : arrays of shape (k,)
             Measurements, and the variances of their noise; infinite where nothing was measured.
         label_variance : float
             Variance of the labels about their mean, as far as it is known.
         """
-        noise = np.minimum(noise, VAGUE)
+        noise = np.minimum(noise_variance, VAGUE)
         constant = 1 if self.has_constant else 0
         slopes = slice(constant, None)
         members = self._members(slopes) * label_variance
@@ -66,17 +73,17 @@ class SignalPrior:
         evidence = -0.5 * (measured[slopes] ** 2 / total + np.log(total)).sum(axis=1)
         weights = np.exp(evidence - evidence.max())
         weights /= weights.sum()
-        kept = members / total  # share of a measurement that is believed
+        kept = members / total  # fraction of a measurement that is signal
         means = kept * measured[slopes]
         mean = weights @ means
         variance = weights @ (kept * noise[slopes] + means**2) - mean**2
         if constant:
-            share = CONSTANT_VARIANCE / (CONSTANT_VARIANCE + noise[0])
-            mean = np.concatenate([[share * measured[0]], mean])
-            variance = np.concatenate([[share * noise[0]], variance])
-        return Belief(mean, np.maximum(variance, 1e-14))
+            fraction = CONSTANT_VARIANCE / (CONSTANT_VARIANCE + noise[0])
+            mean = np.concatenate([[fraction * measured[0]], mean])
+            variance = np.concatenate([[fraction * noise[0]], variance])
+        return Posterior(mean, np.maximum(variance, 1e-14))
 
     def _members(self, slopes: slice) -> NDArray[np.float64]:
         """Variances of all members of the mixture, for labels of unit variance, shape (members, slopes)."""
         powers = [self.variances[slopes] ** exponent for exponent in EXPONENTS]
-        return np.concatenate([np.outer(SIGNAL_SHARES, power / max(power.sum(), 1e-300)) for power in powers])
+        return np.concatenate([np.outer(SIGNAL_FRACTIONS, power / max(power.sum(), 1e-300)) for power in powers])

@@ -1,14 +1,10 @@
-r"""Private least squares on public rows by a few noisy Newton steps: the engine of CondNewton.
+r"""Private least squares by a few noisy Newton steps: the engine of CondNewton.
 
 With whitened rows :math:`u_i` the Newton step from :math:`\theta` is :math:`\tfrac1n \sum_i r_i u_i` with
-:math:`r_i = y_i - \theta^\top u_i`. One release is that sum with residuals clamped to a window, and beside it the mean
-square of the residuals, from which the next window is chosen:
-
-.. math:: \Big(\sum_i \psi_i\, g \circ u_i,\; \tfrac{h m}{w^2} \sum_i \min(r_i^2, w^2)\Big) + N(0, \sigma^2 I), \qquad
-   \psi_i = \mathrm{clamp}\big(r_i,\, \pm m / \|g \circ u_i\|\big)
-
-Everything else - the gains g of the directions, the windows m and w, how steps are averaged and shrunk - is chosen from
-public rows, n, the budget, the declared bounds and what earlier steps have released.
+:math:`r_i = y_i - \theta^\top u_i`. Each step releases that sum with clamped residuals, and beside it the mean square
+of the residuals, from which the next clip norm is chosen (:mod:`conddp.newton.release`). Everything else - the weights
+of the directions, the clip norms, how steps are averaged and shrunk - is chosen from public rows, n, the budget, the
+declared bounds and what earlier steps have released.
 """
 
 import math
@@ -19,75 +15,76 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from conddp.features.whitening import Directions
-from conddp.newton.posterior import Learner, ResidualScale
-from conddp.newton.prior import Belief
-from conddp.newton.release import release
-from conddp.newton.schedule import HALF_RANGE, NewtonPlan, allot_gains, choose_window
+from conddp.features.whitening import WhitenedRows
+from conddp.losses import Loss, Squared
+from conddp.newton.posterior import ResidualScale, RunningPosterior
+from conddp.newton.prior import Posterior
+from conddp.newton.release import ResidualQuery, Rows, StepEstimate, release_residuals
+from conddp.newton.schedule import HALF_RANGE, NewtonPlan, allot_weights, choose_clip_norm
 from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.release import Curator
 
-__all__ = [
-    "NewtonRun",
-    "run_newton",
-]
+__all__ = ["NewtonRun", "run_newton"]
 
 Vector = NDArray[np.float64]
-Watch = Callable[[int, Vector], bool | None]  # sees the number of a release and the coefficients after it
-Widen = Callable[[Vector], Directions]  # further directions, made from the coefficients so far
+StepCallback = Callable[[int, Vector], bool | None]  # sees the number of a release and the coefficients after it
+AddDirections = Callable[[Vector], WhitenedRows]  # further directions, made from the coefficients so far
 
-WIDEN_AT = 0.5  # of the budget: further directions are asked for when it is spent
-SCALE_WINDOW = 3.0  # the mean square is taken of residuals up to this many standard deviations, or more
+ADD_AT = 0.5  # of the budget: further directions are asked for when it is spent
+SQUARE_LIMIT = 3.0  # the mean square is taken of residuals up to this many standard deviations, or more
+FIRST_GUESS = ResidualScale(0.12**2, 0.12**2)  # of the labels' spread, in units of their range
 
 
 @dataclass(frozen=True)
 class NewtonRun:
-    """What a run leaves behind; all of it is released.
+    """What a run leaves behind; all of it is released, but for private rows.
 
     Parameters
     ----------
-    rows : array of shape (n, k)
-        Whitened rows, with those of directions that were added on the way.
+    rows : WhitenedRows or PrivateRows
+        The rows, with the directions that were added on the way.
     coefficients : array of shape (k,)
-        Of the whitened directions.
-    belief : Belief
+        Of the directions.
+    posterior : Posterior
         Of the coefficients, after all steps.
-    windows : tuple of float
+    clip_norms : tuple of float
         Of each step after the opening.
-    scales : tuple of float
-        Standard deviation that residuals were believed to have after each release.
+    residual_stds : tuple of float
+        Estimated standard deviation of the residuals after each release.
     """
 
-    rows: Vector
+    rows: Rows
     coefficients: Vector
-    belief: Belief
-    windows: tuple[float, ...]
-    scales: tuple[float, ...]
+    posterior: Posterior
+    clip_norms: tuple[float, ...]
+    residual_stds: tuple[float, ...]
 
 
 def run_newton(
-    directions: Directions,
+    rows: Rows,
     label: Vector,
     label_range: tuple[float, float],
     start: Vector,
     *,
     mu: float,
+    curator: Curator,
     neighbouring: Neighbouring = Neighbouring.REPLACE,
     plan: NewtonPlan | None = None,
-    generator: np.random.Generator,
-    watch: Watch | None = None,
-    widen: Widen | None = None,
+    loss: Loss | None = None,
+    callback: StepCallback | None = None,
+    add_directions: AddDirections | None = None,
 ) -> NewtonRun:
     r"""Private least squares of labels on whitened rows.
 
     Privacy
-        Releases that compose to one Gaussian mechanism whose sensitivity is ``mu`` standard deviations: the shares
+        Releases that compose to one Gaussian mechanism whose sensitivity is ``mu`` standard deviations: the fractions
         of :math:`\mu^2` are fixed beforehand and add up to one, so later releases may depend on earlier ones. Nothing
-        else is used of the labels, nor of rows that are not public. ``widen`` is given released coefficients and must
-        make its directions from them and from public rows.
+        else is used of the labels, nor of rows that are not public. ``add_directions`` is given released coefficients
+        and must make its directions from them and from public rows.
 
     Parameters
     ----------
-    directions : Directions
+    rows : WhitenedRows or PrivateRows
         Of the features.
     label : array of shape (n,)
         Labels in units of their range, within ``label_range``.
@@ -97,84 +94,114 @@ def run_newton(
         Coefficients to start from, and to shrink to.
     mu : float
         Sensitivity over standard deviation of all releases together.
+    curator : Curator
+        Who releases them.
     neighbouring : Neighbouring
         The relation that sensitivities are meant under.
     plan : NewtonPlan, optional
         Constants of the method.
-    generator : numpy.random.Generator
-        For the noise.
-    watch : callable, optional
+    loss : Loss, optional
+        What is minimised; half the squared residual by default.
+    callback : callable, optional
         Called after every release with its number and the coefficients; returning True ends the run.
-    widen : callable, optional
+    add_directions : callable, optional
         Called once, when half of the budget is spent, with the coefficients; returns further whitened directions,
         orthogonal to those there are, in which the run goes on as well. What has been learned is kept.
     """
-    plan = plan or NewtonPlan()
-    rows, n = directions.rows, len(label)
-    shares = plan.shares(n)
-    coefficients = start
-    spread = ResidualScale(0.12**2, 0.12**2)
-    learner = Learner.of(directions, spread.mean_square)
-    opening = np.zeros_like(start) if directions.has_constant else np.full_like(start, 1 / len(start))
-    opening[0] = 1.0 if directions.has_constant else opening[0]
-    windows: list[float] = []
-    scales: list[float] = []
-    per_window = math.hypot(neighbouring.sensitivity(1.0), plan.scale_weight)
-    for number, share in enumerate(shares):
-        scale = spread.standard_deviation
-        if widen is not None and sum(shares[:number]) >= WIDEN_AT:
-            added, widen = widen(coefficients), None
-            rows = np.hstack([rows, added.rows])
-            start = np.pad(start, (0, added.num_directions))
-            learner.widen(added)
-            learner.update(spread.mean_square, n)
-            coefficients = start + learner.belief.mean
-        if number < 2:  # where the labels lie, then how far they spread around it
-            window, gains = HALF_RANGE, opening
-            if directions.has_constant and directions.is_public:  # all residuals fit in, and one moves by the range
-                window += abs(coefficients[0])
-            scale_window, scale_weight, scale = 0.7, 0.0 if number == 0 else HALF_RANGE / window, 1e-3
-        else:
-            unit = per_window / mu / n / math.sqrt(sum(shares[number:]))
-            narrowed = 0.4 * windows[-1] if windows else 0.0
-            window = choose_window(learner.belief, scale, unit, plan, at_least=narrowed)
-            gains = allot_gains(learner.belief.variance, (window * unit / (2 * ndtr(window / scale) - 1)) ** 2)
-            scale_weight = plan.scale_weight
-            # As far as a mean square of residuals of this size can be told from the noise.
-            precision = plan.scale_weight * n * mu * math.sqrt(share) / per_window
-            scale_window = min(max(SCALE_WINDOW, math.sqrt(precision)) * scale, 1.0)
-
-        def predict(part: slice, rows: Vector = rows, theta: Vector = coefficients) -> Vector:
-            return rows[part] @ theta
-
-        answer = release(
-            rows,
+    plan, loss = plan or NewtonPlan(), loss or Squared()
+    run = _Run(rows, start, mu, neighbouring, plan, len(label))
+    for number, fraction in enumerate(run.fractions):
+        if add_directions is not None and sum(run.fractions[:number]) >= ADD_AT:
+            run.add_directions(add_directions(run.coefficients))
+            add_directions = None
+        query = run.ask_opening(number) if number < 2 else run.ask_step(number)
+        answer = release_residuals(
+            run.rows,
             label,
             label_range,
-            predict,
-            window=window,
-            gains=gains,
-            scale=scale,
-            scale_window=scale_window,
-            scale_weight=scale_weight,
-            mu=mu * math.sqrt(share),
+            run.coefficients,
+            query,
+            mu=mu * math.sqrt(fraction),
             neighbouring=neighbouring,
-            generator=generator,
-            rows_are_public=directions.is_public,
+            curator=curator,
+            loss=loss,
         )
-        curvature = np.where(np.isfinite(answer.noise), answer.curvature, 1.0)
-        before = coefficients - start
-        clamped = number > 1 or (number == 1 and not directions.is_public)
-        learner.add(before + answer.step / curvature, answer.noise / curvature**2, clamped=clamped)
-        if number == 1:
-            moved = float((learner.measured - before) ** 2 @ opening)
-            spread = ResidualScale.of(answer.mean_square - moved, answer.mean_square_deviation)
-        elif number > 1:
-            spread.update(answer.mean_square, answer.mean_square_deviation)
-            windows.append(window)
-        scales.append(spread.standard_deviation)
-        learner.update(spread.mean_square, n)
-        coefficients = start + learner.belief.mean
-        if watch is not None and watch(number + 1, coefficients):
+        run.learn(number, query, answer)
+        if callback is not None and callback(number + 1, run.coefficients):
             break
-    return NewtonRun(rows, coefficients, learner.belief, tuple(windows), tuple(scales))
+    return NewtonRun(run.rows, run.coefficients, run.running.posterior, tuple(run.clip_norms), tuple(run.residual_stds))
+
+
+class _Run:
+    """State of a run between releases: post-processing of what was released, and public numbers."""
+
+    def __init__(
+        self, rows: Rows, start: Vector, mu: float, neighbouring: Neighbouring, plan: NewtonPlan, num_records: int
+    ) -> None:
+        self.rows, self.start, self.mu, self.plan, self.num_records = rows, start, mu, plan, num_records
+        self.fractions = plan.divide_budget(num_records)
+        self.per_clip_norm = math.hypot(neighbouring.sensitivity(1.0), plan.square_weight)
+        self.scale = ResidualScale(FIRST_GUESS.mean_square, FIRST_GUESS.std)
+        self.running = RunningPosterior.of(rows.variances, self.scale.mean_square, has_constant=rows.has_constant)
+        self.coefficients = start
+        self.clip_norms: list[float] = []
+        self.residual_stds: list[float] = []
+        self.opening_weights = np.full_like(start, 1 / len(start))
+        if rows.has_constant:
+            self.opening_weights = np.zeros_like(start)
+            self.opening_weights[0] = 1.0
+
+    def add_directions(self, added: WhitenedRows) -> None:
+        """Go on with further directions beside those there are."""
+        if not isinstance(self.rows, WhitenedRows):
+            raise TypeError("directions can be added to public rows only.")
+        self.rows = self.rows.join(added)
+        self.start = np.pad(self.start, (0, added.num_directions))
+        self.running.add_directions(added)
+        self._update()
+
+    def ask_opening(self, number: int) -> ResidualQuery:
+        """Where the labels lie, then how far they spread around it."""
+        clip_norm = HALF_RANGE
+        if self.rows.has_constant and isinstance(self.rows, WhitenedRows):
+            clip_norm += abs(self.coefficients[0])  # no residual is clamped, and one label moves by the range
+        square_weight = 0.0 if number == 0 else HALF_RANGE / clip_norm
+        return ResidualQuery(clip_norm, self.opening_weights, 1e-3, 0.7, square_weight)
+
+    def ask_step(self, number: int) -> ResidualQuery:
+        """A Newton step, with the clip norm and the weights of least expected error."""
+        residual_std, variance = self.scale.residual_std, self.running.posterior.variance
+        unit_std = self.per_clip_norm / self.mu / self.num_records / math.sqrt(sum(self.fractions[number:]))
+        narrowest = 0.4 * self.clip_norms[-1] if self.clip_norms else 0.0
+        clip_norm = choose_clip_norm(self.running.posterior, residual_std, unit_std, self.plan, at_least=narrowest)
+        noise_variance = (clip_norm * unit_std / (2 * ndtr(clip_norm / residual_std) - 1)) ** 2
+        # As far as a mean square of residuals of this size can be told from the noise.
+        precision = (
+            self.plan.square_weight
+            * self.num_records
+            * self.mu
+            * math.sqrt(self.fractions[number])
+            / self.per_clip_norm
+        )
+        square_limit = min(max(SQUARE_LIMIT, math.sqrt(precision)) * residual_std, 1.0)
+        weights = allot_weights(variance, noise_variance)
+        return ResidualQuery(clip_norm, weights, residual_std, square_limit, self.plan.square_weight)
+
+    def learn(self, number: int, query: ResidualQuery, answer: StepEstimate) -> None:
+        """Update what is known by one answer."""
+        curvature = np.where(np.isfinite(answer.noise_variance), answer.curvature, 1.0)
+        before = self.coefficients - self.start
+        clamped = number > 1 or (number == 1 and not isinstance(self.rows, WhitenedRows))
+        self.running.add(before + answer.step / curvature, answer.noise_variance / curvature**2, clamped=clamped)
+        if number == 1:
+            moved = float((self.running.measured - before) ** 2 @ self.opening_weights)
+            self.scale = ResidualScale.of(answer.mean_square - moved, answer.mean_square_std)
+        elif number > 1:
+            self.scale.update(answer.mean_square, answer.mean_square_std)
+            self.clip_norms.append(query.clip_norm)
+        self.residual_stds.append(self.scale.residual_std)
+        self._update()
+
+    def _update(self) -> None:
+        self.running.update(self.scale.mean_square, self.num_records)
+        self.coefficients = self.start + self.running.posterior.mean

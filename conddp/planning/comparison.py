@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from conddp._validate import one_of, positive, positive_integer
-from conddp.algorithms import NonPrivate
+from conddp.algorithms import ALGORITHMS, NonPrivate
 from conddp.bounds import Bounds
-from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
-from conddp.data.records import Records
+from conddp.data.parts import PublicFeatures
+from conddp.data.schema import Schema
 from conddp.errors import CondDPError, NotCalibrated, PrivacyError, SchemaError
-from conddp.estimators import ALGORITHMS, HEADS
+from conddp.heads import HEADS
 from conddp.labels.simulation import FAMILIES, simulate
 from conddp.planning.runner import ProgressReport, run_cells
 from conddp.privacy.accounting import check_delta
@@ -237,15 +237,10 @@ def _sample(public_features: PublicFeatures) -> PublicFeatures:
 
 def _list_unusable(setting: _Setting) -> Iterator[tuple[str, str]]:
     """Algorithms that refuse such data or such a model, with their reasons; names and types are all that counts."""
-    private = None
-    if setting.private:
-        middle = np.array([[bounds.midpoint for bounds in setting.private.values()]])
-        private = PrivateFeatures(middle, tuple(setting.private.values()), tuple(setting.private))
-    one_record = PublicFeatures(setting.public.values[:1], setting.public.names)
-    example = Records(one_record, private, Labels(np.array([0.5]), Bounds(0.0, 1.0)))
+    schema = Schema.of(label="label", label_bounds=(0, 1), public=setting.public.names, private=setting.private)
     for name in setting.algorithms:
         try:
-            ALGORITHMS[name].check(example, HEADS[setting.head], setting.neighbouring)
+            ALGORITHMS[name].check(schema, HEADS[setting.head], setting.neighbouring)
         except (CondDPError, ValueError) as error:
             yield name, str(error)
 
@@ -254,7 +249,7 @@ def _compute(setting: _Setting, cell: _Cell) -> _Answer:
     """Simulate labels and fit every algorithm to them; the same labels at every epsilon."""
     rng = np.random.default_rng((cell.family, cell.draw))
     simulated = simulate(setting.public, FAMILIES[cell.family], rng, private=setting.private)
-    dataset, head = simulated.dataset, HEADS[setting.head]
+    dataset, head = simulated.records, HEADS[setting.head]
     budget = PrivacyBudget(cell.epsilon, setting.delta)
     optimum = NonPrivate().fit(dataset, budget).model
     reference = simulated.compute_error(optimum.predict(dataset.public, dataset.private))

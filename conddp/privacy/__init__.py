@@ -8,25 +8,57 @@ from conddp.privacy.accounting import (
     compute_epsilon,
     compute_gaussian_delta,
     compute_gaussian_epsilon,
+    compute_sampled_delta,
 )
 from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.composition import check_cost, compute_delta, describe_transcript
 from conddp.privacy.guarantee import Guarantee
-from conddp.privacy.ledger import LedgerEntry, PrivacyLedger
+from conddp.privacy.ledger import LedgerEntry, PrivacyLedger, Receipt
+from conddp.privacy.locked import Locked
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
+from conddp.privacy.release import BoundedSum, Curator, bound_rounding, compute_response_epsilon
+from conddp.privacy.transcript import (
+    GaussianRelease,
+    PureRelease,
+    Release,
+    Transcript,
+    UnprotectedRelease,
+    WeightedSumRelease,
+)
+from conddp.privacy.weighted_sums import calibrate_bag_size, compute_bag_delta, count_noisy
 
 __all__ = [
+    "BoundedSum",
+    "Curator",
     "GaussianEvent",
+    "GaussianRelease",
     "Guarantee",
     "LedgerEntry",
+    "Locked",
     "Neighbouring",
     "PrivacyBudget",
     "PrivacyLedger",
+    "PureRelease",
     "RandomSource",
+    "Receipt",
+    "Release",
+    "Transcript",
+    "UnprotectedRelease",
+    "WeightedSumRelease",
+    "bound_rounding",
+    "calibrate_bag_size",
     "calibrate_gaussian_mu",
     "calibrate_noise_multiplier",
+    "check_cost",
     "check_delta",
+    "compute_bag_delta",
+    "compute_delta",
     "compute_epsilon",
     "compute_gaussian_delta",
     "compute_gaussian_epsilon",
+    "compute_response_epsilon",
+    "compute_sampled_delta",
+    "count_noisy",
+    "describe_transcript",
 ]

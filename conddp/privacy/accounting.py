@@ -16,9 +16,10 @@ accounting rests on no such assumption.
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import version
+from typing import Any
 
 from scipy.special import log_ndtr
 
@@ -35,6 +36,7 @@ __all__ = [
     "compute_epsilon",
     "compute_gaussian_delta",
     "compute_gaussian_epsilon",
+    "compute_sampled_delta",
 ]
 
 COARSEST_INTERVAL = 1e-3  # of the privacy loss grid; the error it makes is absolute and on the safe side
@@ -264,20 +266,37 @@ def _central_limit_noise_multiplier(
     return 1 / math.sqrt(inverse_variance)
 
 
+def compute_sampled_delta(events: Iterable[GaussianEvent], epsilon: float, interval: float) -> float:
+    """Upper bound on delta of runs together, under one relation, from privacy loss distributions on a grid.
+
+    Privacy
+        Reads no data. An upper bound whatever the interval.
+    """
+    return float(_compose(events, interval).get_delta(epsilon))
+
+
 def _compute_epsilon_by_pld(event: GaussianEvent, delta: float, interval: float) -> float:
     """Upper bound on epsilon from a privacy loss distribution on a grid of the given interval."""
+    return float(_compose([event], interval).get_epsilon(delta))
+
+
+def _compose(events: Iterable[GaussianEvent], interval: float) -> Any:
+    """An accountant that has composed the runs."""
     # Imported here: it takes most of a second, and full-batch work never needs it.
     from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
     from dp_accounting.pld import PLDAccountant
 
-    relation = {
+    relations = {
         Neighbouring.REPLACE: NeighboringRelation.REPLACE_ONE,
         Neighbouring.ZERO_OUT: NeighboringRelation.REPLACE_SPECIAL,
-    }[event.neighbouring]
+    }
+    events = list(events)
+    (relation,) = {relations[event.neighbouring] for event in events}
     accountant = PLDAccountant(relation, value_discretization_interval=interval)
-    sampled = PoissonSampledDpEvent(event.sampling_probability, GaussianDpEvent(event.noise_multiplier))
-    accountant.compose(sampled, event.num_steps)
-    return float(accountant.get_epsilon(delta))
+    for event in events:
+        sampled = PoissonSampledDpEvent(event.sampling_probability, GaussianDpEvent(event.noise_multiplier))
+        accountant.compose(sampled, event.num_steps)
+    return accountant
 
 
 def _calibrate_by_pld(event: Callable[[float], GaussianEvent], epsilon: float, delta: float, *, guess: float) -> float:

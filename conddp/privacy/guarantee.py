@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 
 from conddp.bounds import Bounds
-from conddp.privacy.accounting import GaussianEvent
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
 
@@ -33,8 +32,6 @@ class Guarantee:
         A sentence on what was released and how it was accounted.
     seeded : bool
         Whether the noise came from a seed chosen by the caller.
-    event : GaussianEvent, optional
-        What was accounted, where it was a run of Gaussian releases.
     choice : str
         A sentence on why this algorithm was used, where the user left the choice to the library.
     """
@@ -48,7 +45,6 @@ class Guarantee:
     private_columns: tuple[str, ...]
     mechanism: str
     seeded: bool
-    event: GaussianEvent | None = None
     choice: str = ""
 
     @property

@@ -15,7 +15,7 @@ from conddp.errors import BudgetExceeded, LedgerError, PrivacyError
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
 
-__all__ = ["LedgerEntry", "PrivacyLedger"]
+__all__ = ["LedgerEntry", "PrivacyLedger", "Receipt"]
 
 FORMAT_VERSION = 1
 
@@ -165,8 +165,11 @@ class PrivacyLedger:
                 "Lower epsilon, or open a new ledger if this is a different data set."
             )
 
-    def spend(self, entry: LedgerEntry, *, neighbouring: Neighbouring | None = None) -> None:
-        """Record an entry, on disk if the ledger has a file, or refuse it if the budget does not cover it."""
+    def spend(self, entry: LedgerEntry, *, neighbouring: Neighbouring | None = None) -> "Receipt":
+        """Record an entry, on disk if the ledger has a file, or refuse it if the budget does not cover it.
+
+        The receipt opens what was locked at the price of the entry.
+        """
         if self.path is None and self._owner != os.getpid():
             raise LedgerError(
                 "this ledger is a copy of one kept in memory, and spending on a copy would go uncounted. "
@@ -181,6 +184,7 @@ class PrivacyLedger:
                     self.check(entry.what, entry.cost, relation)
                     _append(file, asdict(entry))
             self._entries.append(entry)
+        return Receipt(entry, self)
 
     def _read(self) -> None:
         """Load budget and entries from the file."""
@@ -237,6 +241,28 @@ class PrivacyLedger:
     def __repr__(self) -> str:
         place = "in memory" if self.path is None else f"'{self.path}'"
         return f"PrivacyLedger({place}, spent {self.spent} of {self.budget}, {self.neighbouring})"
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Proof that an entry has been recorded.
+
+    Parameters
+    ----------
+    entry : LedgerEntry
+        What was recorded.
+    ledger : PrivacyLedger
+        Where.
+    """
+
+    entry: LedgerEntry
+    ledger: PrivacyLedger
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the ledger has the entry."""
+        recorded = [(each.what, each.cost, each.time) for each in self.ledger.entries]
+        return (self.entry.what, self.entry.cost, self.entry.time) in recorded
 
 
 def _append(file: IO[str], content: Mapping[str, Any]) -> None:

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from conddp.data.schema import Role, Schema
-from conddp.heads.linear import Linear
+from conddp.heads.head import Linearity
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.fitted import FittedModel
-from conddp.models.saving import SavedModel
+from conddp.models.result import FitResult
 from conddp.planning.comparison import Comparison
 from conddp.planning.plan import Plan
 from conddp.privacy.guarantee import Guarantee
@@ -44,7 +44,7 @@ WEAK = 10.0  # an epsilon above this is called weak
 
 
 def report_fit(
-    saved: SavedModel, plan: Plan | None = None, more: tuple[Section, ...] = (), *, footnote: str = NOTHING_PRIVATE
+    saved: FitResult, plan: Plan | None = None, more: tuple[Section, ...] = (), *, footnote: str = NOTHING_PRIVATE
 ) -> Document:
     """Report of a trained model.
 
@@ -53,7 +53,7 @@ def report_fit(
 
     Parameters
     ----------
-    saved : SavedModel
+    saved : FitResult
         The model.
     plan : Plan, optional
         Made from the same public columns; adds the errors to be expected.
@@ -73,7 +73,7 @@ def report_fit(
         *([_describe_expectations(plan.comparison, plan.epsilon)] if plan else []),
         _describe_model(saved.model, saved.schema, saved.diagnostics, saved.design),
         _describe_course(saved.diagnostics),
-        _describe_design(saved.design),
+        *([] if saved.design is None else [_describe_design(saved.design)]),
         Section("Settings and versions", (_list_facts(saved.settings), _list_facts(saved.versions))),
     ]
     lead = (
@@ -248,8 +248,8 @@ def _describe_ledger(ledger: PrivacyLedger) -> Section:
     )
 
 
-def _describe_model(model: FittedModel, schema: Schema, diagnostics: Diagnostics, design: Design) -> Section:
-    if not isinstance(model.head, Linear):
+def _describe_model(model: FittedModel, schema: Schema, diagnostics: Diagnostics, design: Design | None) -> Section:
+    if model.head.linear_in is not Linearity.COLUMNS:
         count = f"{model.layout.size:,} parameters"
         return Section("The model", (Text(f"{model.head!r} with {count}. Its weights are in the model's folder."),))
     public, private, intercept = model.compute_linear_coefficients()
@@ -271,6 +271,8 @@ def _describe_model(model: FittedModel, schema: Schema, diagnostics: Diagnostics
             "clamping, which skewed labels can have."
         )
     )
+    if design is None:
+        return Section("The model", tuple(blocks))
     units = (*design.deviations, *(bounds.width / math.sqrt(12) for bounds in model.private_bounds))
     effects = [(names[place], values[place] * unit, deviations[place] * unit) for place, unit in enumerate(units)]
     largest = sorted(effects, key=lambda effect: -abs(effect[1]))[:MOST_COEFFICIENTS]
@@ -412,7 +414,7 @@ def _show_budget(guarantee: Guarantee) -> str:
 
 
 def _name_head(model: FittedModel) -> str:
-    return "linear" if isinstance(model.head, Linear) else type(model.head).__name__
+    return "linear" if model.head.linear_in is Linearity.COLUMNS else type(model.head).__name__
 
 
 def _name_algorithm(name: str) -> str:

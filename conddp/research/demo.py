@@ -7,7 +7,7 @@ the terms of the insurance plan are public and the health and the doctor's visit
 import functools
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -200,5 +200,5 @@ def _make_page(dataset: Records, out: Path, sections: tuple[Section, ...]) -> Pa
     result = Auto().fit(dataset, PrivacyBudget(1.0, DELTA), ledger=ledger)
     print(f"\nA fit of the default to it promises:\n{result.guarantee}")
     folder = out / "model"
-    save_model(folder, result, schema, ledger, Design.of(dataset.public))
+    save_model(folder, replace(result, design=Design.of(dataset.public)))
     return write_report(report_fit(load_model(folder), plan, sections, footnote=MEASURED), out / "report.html")

@@ -19,7 +19,7 @@ import numpy as np
 
 from conddp.data.parts import PublicFeatures
 from conddp.features.spectrum import ROWS_AT_ONCE, Spectrum
-from conddp.features.whitening import Directions
+from conddp.features.whitening import WhitenedRows
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
@@ -45,7 +45,7 @@ class Design:
     num_records : int
         Number of records n.
     rank : int
-        Directions that carry information, the constant included.
+        WhitenedRows that carry information, the constant included.
     singular_values : tuple of float
         Of the columns as they are, with a constant column.
     scaled_singular_values : tuple of float
@@ -89,13 +89,13 @@ class Design:
         >>> design.num_parameters, design.rank
         (5, 4)
         """
-        directions = Directions.of(public_features)
-        leverage = np.einsum("ij,ij->i", directions.rows, directions.rows) / len(directions.rows)
+        rows = WhitenedRows.of(public_features)
+        leverage = np.einsum("ij,ij->i", rows.values, rows.values) / len(rows.values)
         X = public_features.values
         center, deviation = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
-        reach = np.maximum(X.max(axis=0) - center, center - X.min(axis=0)) if X.shape[1] else np.empty(0)
-        far = reach > FAR * deviation
-        spread = directions.variances[1:]  # relative to their mean; columns of unit variance add up to their number
+        farthest = np.maximum(X.max(axis=0) - center, center - X.min(axis=0)) if X.shape[1] else np.empty(0)
+        far = farthest > FAR * deviation
+        spread = rows.variances[1:]  # relative to their mean; columns of unit variance add up to their number
         varying = int(np.count_nonzero(deviation > 1e-12 * np.abs(center)))
         scaled = np.sqrt(spread * varying / max(len(spread), 1))
         spectrum = Spectrum.of(public_features)
@@ -104,7 +104,7 @@ class Design:
         return cls(
             public_features.names,
             len(X),
-            directions.num_directions,
+            rows.num_directions,
             tuple(spectrum.singular_values.tolist()),
             tuple(scaled.tolist()),
             float(leverage.max()),
@@ -117,7 +117,7 @@ class Design:
             ),
             _compute_cost(public_features, spectrum),
             _compute_cost(unit, Spectrum.of(unit)),
-            float(leverage.max()) * directions.num_directions / len(X),
+            float(leverage.max()) * rows.num_directions / len(X),
             compute_improvement(public_features, constant=True),
         )
 
@@ -133,7 +133,7 @@ class Design:
 
     @property
     def scaled_condition_number(self) -> float:
-        """The same after centring and scaling of columns: what scaling alone does not mend."""
+        """The same after centring and scaling of columns: what scaling alone leaves."""
         values = self.scaled_singular_values
         return values[0] / values[-1] if values else 1.0
 
@@ -191,8 +191,8 @@ class Design:
         budget, neighbouring
             Of the release. Under ZERO_OUT a centred label moves half as far.
         """
-        reach = label_width * neighbouring.sensitivity(0.5)
-        return reach * math.sqrt(cost) / calibrate_gaussian_mu(budget.epsilon, budget.delta)
+        move = label_width * neighbouring.sensitivity(0.5)
+        return move * math.sqrt(cost) / calibrate_gaussian_mu(budget.epsilon, budget.delta)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Design":

@@ -1,25 +1,21 @@
 """Noisy gradient descent: sampling, clipping, noise, update rules."""
 
-from conddp.training.clipping import ClippedSum, Workspace, compute_clipped_sum
+from conddp.training.clipping import Workspace, compute_clipped_sum
 from conddp.training.distillation import Student
 from conddp.training.loop import Progress, TrainingPlan, train
-from conddp.training.noise import add_noise
-from conddp.training.optimizers import SGD, Adam, Optimizer, OptimizerName, make_optimizer
+from conddp.training.optimizers import SGD, Adam, Optimizer, make_optimizer
 from conddp.training.released import fit_released_labels
 from conddp.training.sampling import PoissonSampler
 
 __all__ = [
     "Adam",
-    "ClippedSum",
     "Optimizer",
-    "OptimizerName",
     "PoissonSampler",
     "Progress",
     "SGD",
     "Student",
     "TrainingPlan",
     "Workspace",
-    "add_noise",
     "compute_clipped_sum",
     "fit_released_labels",
     "make_optimizer",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from conddp.data.parts import PublicFeatures
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
-from conddp.features.whitening import Directions
+from conddp.features.whitening import WhitenedRows
 from conddp.heads.folding import move_parameters
 from conddp.heads.head import Head, Inputs, Layout
 from conddp.heads.jacobian import compute_jacobian
@@ -69,18 +69,18 @@ class Student:
         C = ConditioningMatrix.from_spectrum(Spectrum.of(public_features, constant=constant))
         return cls(head, head.layout(C.num_parameters, 0), C, Inputs.of(C.transform(public_features)))
 
-    def learn(self, predictions: NDArray[Any], generator: np.random.Generator) -> None:
+    def learn(self, predictions: NDArray[Any], rng: np.random.Generator) -> None:
         """Learn to repeat predictions: from the best of a few random starts, or from what was learned before.
 
         Parameters
         ----------
         predictions : array of shape (n,)
             What to predict for the records; released already.
-        generator : numpy.random.Generator
+        rng : numpy.random.Generator
             For initial weights and batches.
         """
         if self.parameters is None:
-            parameters = np.stack([self.head.initialize(self.layout, generator) for _ in range(NUM_STARTS)])
+            parameters = np.stack([self.head.initialize(self.layout, rng) for _ in range(NUM_STARTS)])
         else:
             parameters = self.parameters[None]
         probability = min(1.0, BATCH_SIZE / len(predictions))
@@ -93,13 +93,13 @@ class Student:
                 predictions,
                 parameters,
                 optimizer=make_optimizer("adam", rate),
-                noise_generators=[generator] * len(parameters),
-                sampling_generator=generator,
+                curator=None,
+                rng=rng,
             )
         repeated = self.head.predict(self.layout.views(parameters), self.inputs.public, None)
         self.parameters = parameters[int(np.argmin(((repeated - predictions) ** 2).mean(axis=1)))]
 
-    def compute_tangents(self, directions: Directions, *, at_most: int, seed: int = 0) -> Directions:
+    def compute_tangents(self, rows: WhitenedRows, *, at_most: int, seed: int = 0) -> WhitenedRows:
         r"""Directions in which predictions can change when the parameters move a little, beyond those there are.
 
         They are the columns of the Jacobian J of the predictions. It depends on public rows and on parameters that
@@ -107,8 +107,8 @@ class Student:
 
         Parameters
         ----------
-        directions : Directions
-            Those there are.
+        rows : WhitenedRows
+            With the directions there are.
         at_most : int
             The strongest ones are kept.
         seed : int
@@ -122,7 +122,7 @@ class Student:
         def columns(part: slice) -> NDArray[np.float64]:
             return compute_jacobian(self.head, self.layout, parameters, self.inputs.take(part), combine)
 
-        return directions.complement(columns, at_most=at_most)
+        return rows.complement(columns, at_most=at_most)
 
     def export(self) -> NDArray[np.float64]:
         """Parameters on the public columns themselves."""

@@ -1,6 +1,6 @@
-"""The one training loop: sample, clip, add noise, step."""
+"""The one training loop: sample, clip, release, step."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +9,10 @@ import numpy as np
 
 from conddp._validate import in_range, positive, positive_integer
 from conddp.heads.head import Array, Head, Inputs, Layout
+from conddp.losses import Loss
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.release import BoundedSum, Curator
 from conddp.training.clipping import Workspace, compute_clipped_sum
-from conddp.training.noise import add_noise
 from conddp.training.optimizers import Optimizer
 from conddp.training.sampling import PoissonSampler
 
@@ -30,11 +32,11 @@ class TrainingPlan:
     clip_norm : float or sequence of K floats
         Bound on the norm of one record's gradient.
     noise_multiplier : float or sequence of K floats
-        Standard deviation of the noise over ``clip_norm``.
+        Standard deviation of the noise over ``clip_norm``; not used where nothing private takes part.
     sampling_probability : float
         Chance of each record to take part in a step; 1 is the full batch.
     averaging : float
-        Share of the last iterates whose mean is the output: 0 gives the last iterate, 1 the mean of all (the paper's
+        Fraction of the last iterates whose mean is the output: 0 gives the last iterate, 1 the mean of all (the paper's
         Algorithm 1), between them the mean of a tail.
     """
 
@@ -84,8 +86,10 @@ def train(
     parameters: Array,
     *,
     optimizer: Optimizer,
-    noise_generators: Sequence[np.random.Generator],
-    sampling_generator: np.random.Generator,
+    curator: Curator | None,
+    rng: np.random.Generator,
+    neighbouring: Neighbouring = Neighbouring.REPLACE,
+    loss: Loss | None = None,
     callback: Callback | None = None,
 ) -> Array:
     """Train K configurations at once and return their parameters, shape (K, P).
@@ -95,7 +99,7 @@ def train(
         ``plan.sampling_probability`` is 1; the caller has recorded them in the ledger. Nothing else leaves: the
         callback sees parameters, and may stop the run early by returning True, which saves no budget.
         With K > 1 the configurations share each sample: the guarantee is that of every single one, not of all
-        together.
+        together. Without a curator no noise is added: for records that are already released, or need no protection.
 
     Parameters
     ----------
@@ -109,10 +113,14 @@ def train(
         Where to start; not changed.
     optimizer : Optimizer
         Keeps its state, so that a second call goes on where the first ended.
-    noise_generators : sequence of K generators
-        One per configuration.
-    sampling_generator : numpy.random.Generator
+    curator : Curator or None
+        Who releases the sums.
+    rng : numpy.random.Generator
         For Poisson samples.
+    neighbouring : Neighbouring
+        The relation that sensitivities are meant under.
+    loss : Loss, optional
+        Half the squared residual if None.
     callback : callable, optional
         Called after every step with :class:`Progress`.
     """
@@ -126,8 +134,9 @@ def train(
         return xp.asarray(column, dtype=parameters.dtype, device=parameters.device)
 
     clip_norm = per_configuration(plan.clip_norm)
-    noise_multiplier = per_configuration(plan.noise_multiplier)
-    sampler = PoissonSampler(label.shape[0], plan.sampling_probability, sampling_generator)
+    sensitivity = neighbouring.sensitivity(clip_norm)
+    noise_std = per_configuration(plan.noise_multiplier) * clip_norm
+    sampler = PoissonSampler(label.shape[0], plan.sampling_probability, rng)
     workspace = Workspace.of(head, layout, parameters)
     num_averaged = max(1, round(plan.averaging * plan.num_steps))
     total = None
@@ -137,10 +146,14 @@ def train(
         if plan.sampling_probability < 1.0:
             index = sampler.draw() if is_numpy else xp.asarray(sampler.draw(), device=parameters.device)
             batch, batch_label = inputs.take(index), label[index]
-        clipped = compute_clipped_sum(workspace, batch, batch_label, clip_norm=clip_norm)
-        noisy = add_noise(clipped, noise_multiplier=noise_multiplier, generators=noise_generators)
-        noisy /= sampler.expected_size
-        optimizer.update(parameters, noisy)
+        gradient = compute_clipped_sum(workspace, batch, batch_label, clip_norm=clip_norm, loss=loss)
+        if curator is not None:
+            clipped = BoundedSum(gradient, sensitivity, "clipped gradients")
+            gradient = curator.release_gaussian(
+                clipped, noise_std=noise_std, sampling_probability=plan.sampling_probability
+            )
+        gradient /= sampler.expected_size
+        optimizer.update(parameters, gradient)
         parameters[...] = xp.minimum(xp.maximum(parameters, -LARGEST_PARAMETER), LARGEST_PARAMETER)
         if num_averaged > 1 and step > plan.num_steps - num_averaged:
             total = parameters + (0.0 if total is None else total)

@@ -2,16 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import array_api_compat
 import numpy as np
 
-from conddp.heads.head import Array
+from conddp.heads.head import Array, OptimizerName
 
-__all__ = ["SGD", "Adam", "Optimizer", "OptimizerName", "make_optimizer"]
-
-OptimizerName = Literal["sgd", "adam"]
+__all__ = ["SGD", "Adam", "Optimizer", "make_optimizer"]
 
 
 class Optimizer(Protocol):
@@ -76,13 +74,13 @@ class Adam:
         self._first += gradient
         self._second *= self.decay_second
         self._second += gradient * gradient
-        first_share = (1 - self.decay_first) / (1 - self.decay_first**self._steps)
-        second_share = ((1 - self.decay_second) / (1 - self.decay_second**self._steps)) ** 0.5
+        first_factor = (1 - self.decay_first) / (1 - self.decay_first**self._steps)
+        second_factor = ((1 - self.decay_second) / (1 - self.decay_second**self._steps)) ** 0.5
         step = self._second**0.5
-        step += self.stabilizer / second_share
+        step += self.stabilizer / second_factor
         step **= -1.0
         step *= self._first
-        step *= self._rate * (first_share / second_share)
+        step *= self._rate * (first_factor / second_factor)
         parameters -= step
 
 

@@ -11,8 +11,7 @@ from conddp.data.scaling import scale_private
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
 from conddp.heads.folding import move_parameters
-from conddp.heads.head import Head, Inputs
-from conddp.heads.linear import Linear
+from conddp.heads.head import Head, Inputs, Linearity
 from conddp.models.fitted import FittedModel
 from conddp.training.loop import TrainingPlan, train
 from conddp.training.optimizers import Adam
@@ -30,7 +29,7 @@ def fit_released_labels(
     bounds: Bounds,
     *,
     fit_intercept: bool,
-    generator: np.random.Generator,
+    rng: np.random.Generator,
     private: PrivateFeatures | None = None,
 ) -> FittedModel:
     """Least squares for a linear head, Adam on conditioned features for the others.
@@ -51,7 +50,7 @@ def fit_released_labels(
         Declared range of the true label: scales labels and clamps predictions.
     fit_intercept : bool
         Add a constant column.
-    generator : numpy.random.Generator
+    rng : numpy.random.Generator
         For initial parameters and mini-batches.
     private : PrivateFeatures, optional
         Private columns, for non-private references.
@@ -62,7 +61,7 @@ def fit_released_labels(
     Q = None if private is None else scale_private(private, center=fit_intercept)
     num_private = 0 if Q is None else Q.shape[1]
     layout = head.layout(C.num_parameters, num_private)
-    if isinstance(head, Linear):
+    if head.linear_in is Linearity.COLUMNS:
         rows = Z if Q is None else np.hstack([Z, Q])
         parameters = np.linalg.lstsq(rows, scaled, rcond=None)[0][None]
     else:
@@ -74,10 +73,10 @@ def fit_released_labels(
             layout,
             Inputs.of(Z, Q),
             scaled,
-            head.initialize(layout, generator)[None],
+            head.initialize(layout, rng)[None],
             optimizer=Adam(LEARNING_RATE),
-            noise_generators=[generator],
-            sampling_generator=generator,
+            curator=None,
+            rng=rng,
         )
     folded = move_parameters(head, parameters, num_private=num_private, source=C)
     after = head.layout(len(C.matrix), num_private)

@@ -12,6 +12,7 @@ from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
 from conddp.heads.head import Inputs
 from conddp.heads.linear import Linear
+from conddp.privacy.release import Curator, bound_rounding
 from conddp.training.loop import TrainingPlan, train
 from conddp.training.optimizers import make_optimizer
 
@@ -40,8 +41,8 @@ def fit_predictions(
         y,
         np.zeros((1, layout.size)),
         optimizer=make_optimizer(optimizer, 0.25 if optimizer == "sgd" else 0.03),
-        noise_generators=[noise],
-        sampling_generator=np.random.default_rng(0),
+        curator=Curator([noise], num_records=len(y)) if multiplier else None,
+        rng=np.random.default_rng(0),
     )
     return Z @ parameters[0]
 
@@ -92,7 +93,7 @@ def test_with_the_identity_cond_dp_is_dpsgd_step_for_step(rng: np.random.Generat
     found = fit_predictions(X, y, identity, np.random.default_rng(7), multiplier=multiplier, optimizer=optimizer)
 
     # DPSGD written out, one record's gradient after another.
-    noise = np.random.default_rng(7)
+    noise, enlarged = np.random.default_rng(7), 1 + bound_rounding(len(y))
     theta, iterates = np.zeros(6), []
     first, second = np.zeros(6), np.zeros(6)
     for step in range(1, 33):
@@ -100,7 +101,7 @@ def test_with_the_identity_cond_dp_is_dpsgd_step_for_step(rng: np.random.Generat
         for x, label in zip(full, y, strict=True):
             gradient = (x @ theta - label) * x
             total += gradient * min(1.0, clip_norm / max(float(np.linalg.norm(gradient)), 1e-300))
-        mean = (total + multiplier * clip_norm * noise.standard_normal(6)) / len(y)
+        mean = (total + enlarged * multiplier * clip_norm * noise.standard_normal(6)) / len(y)
         if optimizer == "adam":
             first, second = 0.9 * first + 0.1 * mean, 0.999 * second + 0.001 * mean**2
             mean = (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)

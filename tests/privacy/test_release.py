@@ -11,15 +11,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conddp import CondDP, PrivacyBudget, PrivacyLedger, PrivateRegressor
+from conddp import CondDP, Neighbouring, PrivacyBudget, PrivacyLedger, PrivateRegressor
+from conddp.algorithms import ALGORITHMS, Algorithm, PrivateMean, Task
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PublicFeatures
 from conddp.data.readers import load_records
 from conddp.data.records import Records
 from conddp.data.schema import Schema
-from conddp.errors import BudgetExceeded, CondDPError
-from conddp.privacy.accounting import calibrate_gaussian_mu
+from conddp.errors import BudgetExceeded, CondDPError, PrivacyError
+from conddp.models.result import FitResult
+from conddp.privacy.accounting import calibrate_gaussian_mu, calibrate_noise_multiplier
+from conddp.privacy.composition import compute_delta
+from conddp.privacy.ledger import LedgerEntry, Receipt
+from conddp.privacy.locked import Locked
 from conddp.privacy.randomness import RandomSource
+from conddp.privacy.release import BoundedSum
+from conddp.privacy.transcript import GaussianRelease, UnprotectedRelease
 
 SECRET = 73512.0625  # exact in binary, so that it would be found as text and as bytes
 
@@ -50,21 +57,120 @@ def test_neighbouring_data_sets_are_as_hard_to_tell_apart_as_promised() -> None:
     assert found == pytest.approx(calibrate_gaussian_mu(3.0, 1e-3), abs=4 * 0.022)
 
 
-def test_the_ledger_is_on_disk_before_labels_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def make_data() -> Records:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2))
+    return Records(PublicFeatures(X), None, Labels(X.sum(axis=1), Bounds(-4, 4)))
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_ledger_is_on_disk_before_private_records_are_handed_out(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "ledger.jsonl"
-    seen: list[list[dict[str, Any]]] = []
-    from conddp.data.scaling import scale_label as original
+    seen: list[dict[str, Any]] = []
 
-    def watch(*arguments: Any, **settings: Any) -> Any:
-        seen.append([json.loads(line) for line in path.read_text().splitlines()])
-        return original(*arguments, **settings)
+    def watch(locked: Locked[Any], receipt: Any) -> Any:
+        seen.append(json.loads(path.read_text().splitlines()[-1]))
+        return original(locked, receipt)
 
-    monkeypatch.setattr("conddp.algorithms.descent.scale_label", watch)
-    ledger = PrivacyLedger(PrivacyBudget(1.0, 1e-5), path=path)
-    data = Records(PublicFeatures(np.eye(3)), None, Labels(np.ones(3), Bounds(0, 2)))
-    CondDP(num_steps=2).fit(data, PrivacyBudget(0.5, 1e-6), ledger=ledger)
-    assert len(seen) == 1
-    assert seen[0][-1]["cost"] == {"epsilon": 0.5, "delta": 1e-6}
+    original = Locked.open
+    monkeypatch.setattr(Locked, "open", watch)
+    algorithm, budget = ALGORITHMS[name], PrivacyBudget(4.0, 1e-4)
+    cost = algorithm.cost(budget)
+    algorithm.fit(make_data(), budget, ledger=PrivacyLedger(cost, path=path))
+    assert [entry["cost"] for entry in seen] == [{"epsilon": cost.epsilon, "delta": cost.delta}]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_what_was_released_is_in_the_transcript_and_costs_what_the_ledger_says(name: str) -> None:
+    algorithm, budget = ALGORITHMS[name], PrivacyBudget(4.0, 1e-4)
+    result = algorithm.fit(make_data(), budget)
+    spent = result.ledger.spent
+    assert spent == algorithm.cost(budget)
+    if name == "non-private":
+        assert isinstance(result.transcript.releases[0], UnprotectedRelease)
+        return
+    assert compute_delta(result.transcript, spent.epsilon, Neighbouring.REPLACE) <= spent.delta * (1 + 1e-9)
+    # And nothing is given away: with a little less epsilon the same releases would not be covered.
+    less = compute_delta(result.transcript, 0.98 * spent.epsilon, Neighbouring.REPLACE)
+    assert less > spent.delta or name in ("weighted-llp", "unbiased-rr", "binary-rr", "rr-on-bins", "auto")
+
+
+@pytest.mark.parametrize("sampling", [None, 40])
+def test_the_transcript_of_descent_has_its_steps_noise_and_sample(sampling: int | None) -> None:
+    algorithm = CondDP(num_steps=7, clip_norm=0.3, batch_size=sampling)
+    result = algorithm.fit(make_data(), PrivacyBudget(1.0, 1e-5))
+    (release,) = result.transcript
+    probability = 1.0 if sampling is None else sampling / 120
+    multiplier = calibrate_noise_multiplier(1.0, 1e-5, num_steps=7, sampling_probability=probability)
+    assert isinstance(release, GaussianRelease)
+    assert (release.count, release.sensitivity, release.sampling_probability) == (7, 0.6, probability)
+    assert release.noise_std == pytest.approx(0.3 * multiplier)
+    assert release.noise_std > 0.3 * multiplier  # rounding is covered
+
+
+class Careless(Algorithm):
+    """A recipe with a defect."""
+
+    def __init__(self, defect: str) -> None:
+        self.defect = defect
+
+    def run(self, task: Task) -> FitResult:
+        if self.defect == "opens without paying":
+            task.locked_records.open(Receipt(LedgerEntry("me", task.cost), task.ledger))
+        if self.defect == "opens with a free entry":
+            entry = LedgerEntry("me", PrivacyBudget(0.0, 0.0))
+            task.locked_records.open(task.ledger.spend(entry))
+        records = task.spend("a sum", {})
+        total = np.array([records.label.values.sum()])
+        if self.defect == "spends twice":
+            task.spend("again", {})
+        if self.defect == "too little noise":
+            task.curator.release_gaussian(BoundedSum(total, 8.0, "a sum"), noise_std=8.0)
+        if self.defect == "one release too many":
+            for _ in range(2):
+                noise_std = 8.0 / calibrate_gaussian_mu(1.0, 1e-6)
+                task.curator.release_gaussian(BoundedSum(total, 8.0, "a sum"), noise_std=noise_std)
+        if self.defect == "no noise":
+            task.curator.release_gaussian(BoundedSum(total, 8.0, "a sum"), noise_std=0.0)
+        return task.finish(task.make_model(np.zeros(3)), {})
+
+
+@pytest.mark.parametrize(
+    ("defect", "message"),
+    {
+        "opens without paying": "receipt of a recorded entry",
+        "opens with a free entry": "but the entry is for",
+        "spends twice": "remains of",
+        "too little noise": "more than the recorded",
+        "one release too many": "more than the recorded",
+        "no noise": "positive, finite",
+        "releases nothing through the curator": "nothing was released through the curator",
+    }.items(),
+)
+def test_a_careless_recipe_fails_instead_of_leaking(defect: str, message: str) -> None:
+    ledger = PrivacyLedger(PrivacyBudget(1.0, 1e-6))
+    with pytest.raises(PrivacyError, match=message):
+        Careless(defect).fit(make_data(), PrivacyBudget(1.0, 1e-6), ledger=ledger)
+
+
+def test_a_task_shows_nothing_private_and_cannot_be_copied() -> None:
+    seen: list[Task] = []
+
+    class Peeping(PrivateMean):
+        def run(self, task: Task) -> FitResult:
+            seen.append(task)
+            return super().run(task)
+
+    data = Records(PublicFeatures(np.eye(3)), None, Labels(np.full(3, SECRET), Bounds(0, 1e5)))
+    Peeping().fit(data, PrivacyBudget(1.0, 1e-6))
+    assert "73512" not in repr(seen[0]) and "73512" not in repr(vars(seen[0]))
+    with pytest.raises(PrivacyError):
+        pickle.dumps(seen[0].locked_records)
+    with pytest.raises(PrivacyError, match="once"):
+        entry = LedgerEntry("again", PrivacyBudget(1.0, 1e-6))
+        seen[0].locked_records.open(PrivacyLedger(PrivacyBudget(1.0, 1e-6)).spend(entry))
 
 
 def test_a_crash_in_training_over_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +206,7 @@ def test_a_refused_fit_reads_nothing() -> None:
 BAD_PRIVATE_INPUT: dict[str, Any] = {
     "text label": lambda X, y: (X, ["alpha-secret", *y[1:]]),
     "text label in a series": lambda X, y: (X, pd.Series(["alpha-secret", *y[1:]])),
-    "label with NaN": lambda X, y: (X, [float("nan"), *y[1:]]),
+    "label with NaN": lambda X, y: (X, [y[0], float("nan"), *y[2:]]),
     "complex label": lambda X, y: (X, np.asarray(y, dtype=complex)),
     "label of two columns": lambda X, y: (X, np.column_stack([y, y])),
     "label too short": lambda X, y: (X, y[1:]),
@@ -108,7 +214,7 @@ BAD_PRIVATE_INPUT: dict[str, Any] = {
     "ragged label": lambda X, y: (X, [[SECRET], *y[1:]]),
     "text private column": lambda X, y: (pd.DataFrame(X).astype(object).replace(SECRET, "alpha-secret"), y),
     "text in an object array": lambda X, y: (np.where(X == SECRET, "alpha-secret", X.astype(object)), y),
-    "NaN in a private column": lambda X, y: (np.where(X == SECRET, np.nan, X), y),
+    "NaN in a private column": lambda X, y: (np.where(X == 2.0, np.nan, X), y),
     "one row instead of a table": lambda X, y: (X[:, 1], y),
     "text in one row": lambda X, y: (np.array(["alpha-secret"] * 6), y),
     "string array": lambda X, y: (np.array([["1", "alpha-secret"]] * 6, dtype=np.dtypes.StringDType()), y),

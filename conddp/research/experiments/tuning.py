@@ -7,7 +7,7 @@ Privacy
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp.algorithms.descent import Descent, Phase
-from conddp.algorithms.switch_cond_dp import SwitchCondDP
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
 from conddp.heads.folding import move_parameters
 from conddp.heads.head import Head, Inputs
 from conddp.privacy.accounting import calibrate_noise_multiplier
 from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.release import Curator
 from conddp.research.experiments.problem import DELTA, Problem
 from conddp.research.experiments.search import Search, Trial
 from conddp.training.loop import TrainingPlan, train
@@ -80,10 +80,7 @@ class _Run:
         return self.schedule.num_steps(self.problem.train.num_records)
 
     def phases(self, switch: float) -> tuple[Phase, ...]:
-        algorithm = self.algorithm
-        if isinstance(algorithm, SwitchCondDP):
-            algorithm = replace(algorithm, switch=switch)
-        return algorithm.phases(self.spectrum, self.num_steps)
+        return self.algorithm.switch_at(switch).phases(self.spectrum, self.num_steps)
 
 
 class _Lane:
@@ -148,11 +145,17 @@ class _Lane:
                 label,
                 self.parameters,
                 optimizer=self.optimizer,
-                noise_generators=self.generators,
-                sampling_generator=self.sampling,
+                curator=self._make_curator(),
+                rng=self.sampling,
             )
             self.done += num_steps
             self.left -= num_steps
+
+    def _make_curator(self) -> Curator | None:
+        """Noise for every configuration from its own generator; none without privacy."""
+        if not self.run.noise_multiplier:
+            return None
+        return Curator(self.generators, num_records=self.run.problem.train.num_records, float32_without_guarantee=True)
 
     @np.errstate(all="ignore")  # a configuration that has diverged is told by its error
     def errors(self) -> list[float]:

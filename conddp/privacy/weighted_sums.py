@@ -21,7 +21,7 @@ LARGEST_BAG = 10**9
 
 
 def compute_bag_delta(
-    epsilon: float, *, bag_size: int, noisy_share: float, label_range: float = 1.0, used_share: float = 1.0
+    epsilon: float, *, bag_size: int, noisy_fraction: float, label_range: float = 1.0, used_fraction: float = 1.0
 ) -> float:
     r"""Delta at ``epsilon`` of releasing all bags, under REPLACE.
 
@@ -35,17 +35,17 @@ def compute_bag_delta(
         At which delta is wanted.
     bag_size : int
         Labels per bag.
-    noisy_share : float
+    noisy_fraction : float
         Share of the labels of each bag that get noise; at least one does.
     label_range : float
         Width of the label's range over the standard deviation of its noise.
-    used_share : float
+    used_fraction : float
         Chance of a record to be in a bag at all.
     """
-    positive(epsilon=epsilon, noisy_share=noisy_share, label_range=label_range, used_share=used_share)
-    in_range(0.0, 1.0, noisy_share=noisy_share, used_share=used_share)
+    positive(epsilon=epsilon, noisy_fraction=noisy_fraction, label_range=label_range, used_fraction=used_fraction)
+    in_range(0.0, 1.0, noisy_fraction=noisy_fraction, used_fraction=used_fraction)
     positive_integer(bag_size=bag_size)
-    noisy = count_noisy(bag_size, noisy_share)
+    noisy = count_noisy(bag_size, noisy_fraction)
     chance = noisy / bag_size
     delta = 0.0
     if noisy == 1:
@@ -54,16 +54,16 @@ def compute_bag_delta(
         delta += chance * _mean_over_beta((noisy - 1) / 2, label_range, epsilon, odds=False)
     if noisy < bag_size:
         delta += (1 - chance) * _mean_over_beta(noisy / 2, label_range, epsilon, odds=True)
-    return used_share * delta
+    return used_fraction * delta
 
 
-def count_noisy(bag_size: int, noisy_share: float) -> int:
+def count_noisy(bag_size: int, noisy_fraction: float) -> int:
     """Number of labels of a bag that get noise: the share, rounded up, and at least one."""
-    return max(1, math.ceil(noisy_share * bag_size - 1e-9))
+    return max(1, math.ceil(noisy_fraction * bag_size - 1e-9))
 
 
 def calibrate_bag_size(
-    epsilon: float, delta: float, *, noisy_share: float, label_range: float = 1.0, used_share: float = 1.0
+    epsilon: float, delta: float, *, noisy_fraction: float, label_range: float = 1.0, used_fraction: float = 1.0
 ) -> int:
     """Smallest bag size that gives (epsilon, delta) under REPLACE.
 
@@ -72,14 +72,18 @@ def calibrate_bag_size(
 
     Examples
     --------
-    >>> calibrate_bag_size(1.0, 1e-6, noisy_share=1.0, used_share=0.6)
+    >>> calibrate_bag_size(1.0, 1e-6, noisy_fraction=1.0, used_fraction=0.6)
     85
     """
     positive(delta=delta)
 
     def spent(bag_size: int) -> float:
         return compute_bag_delta(
-            epsilon, bag_size=bag_size, noisy_share=noisy_share, label_range=label_range, used_share=used_share
+            epsilon,
+            bag_size=bag_size,
+            noisy_fraction=noisy_fraction,
+            label_range=label_range,
+            used_fraction=used_fraction,
         )
 
     high = 1

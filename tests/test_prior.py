@@ -1,25 +1,27 @@
 import numpy as np
 import pytest
 
-from conddp.newton.prior import CONSTANT_VARIANCE, SIGNAL_SHARES, SignalPrior
+from conddp.newton.prior import CONSTANT_VARIANCE, SIGNAL_FRACTIONS, SignalPrior
 
 
 def test_one_direction_is_the_posterior_of_a_mixture_of_normals() -> None:
     measured, noise, label_variance = 0.3, 0.04, 0.1
-    belief = SignalPrior(np.ones(1), has_constant=False).update(np.array([measured]), np.array([noise]), label_variance)
+    posterior = SignalPrior(np.ones(1), has_constant=False).update(
+        np.array([measured]), np.array([noise]), label_variance
+    )
     grid = np.linspace(-3, 3, 200_001)
-    density = sum(np.exp(-(grid**2) / (2 * s * label_variance)) / np.sqrt(s) for s in SIGNAL_SHARES)
+    density = sum(np.exp(-(grid**2) / (2 * s * label_variance)) / np.sqrt(s) for s in SIGNAL_FRACTIONS)
     density *= np.exp(-((grid - measured) ** 2) / (2 * noise))
     density /= density.sum()
     mean = density @ grid
-    assert belief.mean[0] == pytest.approx(mean, rel=1e-6)
-    assert belief.variance[0] == pytest.approx(density @ grid**2 - mean**2, rel=1e-6)
+    assert posterior.mean[0] == pytest.approx(mean, rel=1e-6)
+    assert posterior.variance[0] == pytest.approx(density @ grid**2 - mean**2, rel=1e-6)
 
 
 def test_the_constant_has_a_prior_of_its_own() -> None:
     prior = SignalPrior(np.array([1.0, 2.0, 0.5]), has_constant=True)
-    belief = prior.update(np.array([0.2, 0.0, 0.0]), np.array([0.01, 1.0, 1.0]), 0.1)
-    assert belief.mean[0] == pytest.approx(0.2 * CONSTANT_VARIANCE / (CONSTANT_VARIANCE + 0.01))
+    posterior = prior.update(np.array([0.2, 0.0, 0.0]), np.array([0.01, 1.0, 1.0]), 0.1)
+    assert posterior.mean[0] == pytest.approx(0.2 * CONSTANT_VARIANCE / (CONSTANT_VARIANCE + 0.01))
 
 
 def test_exact_measurements_are_believed_and_none_is_the_prior() -> None:

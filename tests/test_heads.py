@@ -46,7 +46,7 @@ def closed_form(p: dict[str, Any], engine: str) -> NDArray[Any]:
         to(p["label"]),
         clip_norm=to(p["clip_norm"]),
     )
-    return np.asarray(clipped.value)
+    return np.asarray(clipped)
 
 
 def per_example_gradients(p: dict[str, Any], configuration: int) -> NDArray[Any]:
@@ -118,7 +118,7 @@ def test_norms_equal_automatic_differentiation(
     def to(array: Any) -> Any:
         return array if engine == "numpy" or array is None else torch.from_numpy(array)
 
-    trace = head.trace(p["layout"].views(to(p["parameters"])), Inputs.of(to(p["public"]), to(p["private"])))
+    trace = head.forward(p["layout"].views(to(p["parameters"])), Inputs.of(to(p["public"]), to(p["private"])))
     residuals = np.asarray(trace.predictions) - p["label"]
     found = np.abs(residuals) * np.broadcast_to(np.asarray(trace.jacobian_norms), residuals.shape)
     for k in range(len(CLIP_NORMS)):

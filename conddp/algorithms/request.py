@@ -1,0 +1,105 @@
+"""A fit as users ask for it: names, numbers and a ledger, checked before anything is read."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from conddp._validate import one_of, positive
+from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
+from conddp.data.records import Records
+from conddp.heads import HEADS, Head
+from conddp.models.result import FitResult
+from conddp.privacy.accounting import check_delta
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.ledger import PrivacyLedger
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.randomness import RandomSource
+from conddp.training.loop import Callback
+
+__all__ = ["FitRequest"]
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """The one way from a user's arguments to a fit: estimator and command line both take it.
+
+    Privacy
+        Making a request checks its settings and that the ledger covers the cost. Nothing is read or spent before
+        :meth:`run`.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Budget of the fit.
+    algorithm : str or Algorithm
+        By name, or an instance.
+    head : str or Head
+        By name, or an instance.
+    neighbouring : str or Neighbouring, optional
+        The relation; that of the ledger if None, REPLACE without a ledger.
+    fit_intercept : bool
+        Whether the model has an intercept.
+    random_state : None, int, Generator or RandomState
+        None draws noise from a cryptographic generator; anything else is for research.
+    ledger : PrivacyLedger, optional
+        Where the cost is recorded; a fresh one with just this cost if None.
+    """
+
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    algorithm: Any = "auto"
+    head: Any = "linear"
+    neighbouring: Any = None
+    fit_intercept: bool = True
+    random_state: Any = None
+    ledger: PrivacyLedger | None = None
+    _algorithm: Algorithm = field(init=False, repr=False)
+    _head: Head = field(init=False, repr=False)
+    _random_source: RandomSource = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        positive(epsilon=self.epsilon)
+        check_delta(self.delta)
+        if self.ledger is not None and not isinstance(self.ledger, PrivacyLedger):
+            raise ValueError(f"ledger must be a PrivacyLedger or None, got {type(self.ledger).__name__}.")
+        algorithm, neighbouring = ALGORITHMS.resolve(self.algorithm), self._resolve_neighbouring()
+        cost = algorithm.cost(self.budget)
+        ledger = PrivacyLedger(cost, neighbouring=neighbouring) if self.ledger is None else self.ledger
+        ledger.check(f"fitting with epsilon={self.epsilon:g}", cost, neighbouring)
+        for name, value in (
+            ("_algorithm", algorithm),
+            ("_head", HEADS.resolve(self.head)),
+            ("_random_source", RandomSource.of(self.random_state)),
+            ("neighbouring", neighbouring),
+            ("ledger", ledger),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def budget(self) -> PrivacyBudget:
+        """What the fit may cost."""
+        return PrivacyBudget(float(self.epsilon), float(self.delta))
+
+    def run(self, records: Records, *, callback: Callback | None = None) -> FitResult:
+        """Fit, and pay for it.
+
+        Privacy
+            As :meth:`~conddp.algorithms.algorithm.Algorithm.fit`.
+        """
+        return self._algorithm.fit(
+            records,
+            self.budget,
+            head=self._head,
+            neighbouring=self.neighbouring,
+            fit_intercept=bool(self.fit_intercept),
+            random_source=self._random_source,
+            ledger=self.ledger,
+            callback=callback,
+        )
+
+    def _resolve_neighbouring(self) -> Neighbouring:
+        if self.neighbouring is None:
+            return Neighbouring.REPLACE if self.ledger is None else self.ledger.neighbouring
+        if isinstance(self.neighbouring, Neighbouring):
+            return self.neighbouring
+        one_of([relation.value for relation in Neighbouring], neighbouring=self.neighbouring)
+        return Neighbouring(self.neighbouring)

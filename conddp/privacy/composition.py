@@ -1,0 +1,165 @@
+"""What a transcript costs: the accountant reads what was really released, not what a recipe says of it."""
+
+import functools
+import math
+from collections.abc import Sequence
+
+from conddp.errors import PrivacyError
+from conddp.privacy.accounting import (
+    COARSEST_INTERVAL,
+    FINEST_INTERVAL,
+    TIGHTNESS,
+    GaussianEvent,
+    compute_gaussian_delta,
+    compute_sampled_delta,
+)
+from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.transcript import (
+    GaussianRelease,
+    PureRelease,
+    Release,
+    Transcript,
+    UnprotectedRelease,
+    WeightedSumRelease,
+)
+from conddp.privacy.weighted_sums import compute_bag_delta
+
+__all__ = ["check_cost", "compute_delta", "describe_transcript"]
+
+_ROUNDING = 1e-9
+
+
+def check_cost(transcript: Transcript, cost: PrivacyBudget, neighbouring: Neighbouring) -> None:
+    """Raise unless what was released costs no more than what was recorded.
+
+    Privacy
+        Reads no data. Called before a fit returns anything, so that a recipe that releases more than it has paid for
+        fails instead of leaking.
+
+    Raises
+    ------
+    PrivacyError
+        If the transcript is empty or exceeds the cost.
+    """
+    if not len(transcript):
+        raise PrivacyError("private records were read, but nothing was released through the curator.")
+    if math.isinf(cost.epsilon):
+        return
+    delta = compute_delta(transcript, cost.epsilon, neighbouring, at_most=cost.delta)
+    if not delta <= cost.delta * (1 + _ROUNDING):
+        raise PrivacyError(
+            f"the releases of this fit have delta={delta:.3g} at epsilon={cost.epsilon:g}, more than the recorded "
+            f"{cost}. Nothing is returned. This is a defect of the algorithm: please report it."
+        )
+
+
+def compute_delta(transcript: Transcript, epsilon: float, neighbouring: Neighbouring, *, at_most: float = 0.0) -> float:
+    """Delta of all releases together at ``epsilon``: exact for full batches, an upper bound for Poisson samples.
+
+    Pure releases are taken off epsilon first (basic composition); Gaussian releases compose exactly.
+
+    Parameters
+    ----------
+    transcript : Transcript
+        What was released.
+    epsilon : float
+        At which delta is wanted.
+    neighbouring : Neighbouring
+        The relation that its sensitivities are meant under.
+    at_most : float
+        Bounds for Poisson samples are refined until they are below this, or as tight as they get.
+
+    Examples
+    --------
+    >>> release = GaussianRelease("a sum", sensitivity=1.0, noise_std=4.2247)
+    >>> round(compute_delta(Transcript((release,)), 1.0, Neighbouring.REPLACE) * 1e6, 2)
+    1.0
+    """
+    gaussian = [each for each in transcript if isinstance(each, GaussianRelease)]
+    bags = [each for each in transcript if isinstance(each, WeightedSumRelease)]
+    pure = sum(each.epsilon for each in transcript if isinstance(each, PureRelease))
+    if any(isinstance(each, UnprotectedRelease) for each in transcript) or pure > epsilon * (1 + _ROUNDING):
+        return 1.0
+    left = max(0.0, epsilon - pure)
+    delta = _compute_gaussian_part(gaussian, left, neighbouring, at_most)
+    if bags and (gaussian or len(bags) > 1 or bags[0].count > 1):
+        raise PrivacyError("weighted sums of labels cannot be accounted together with other releases.")
+    for each in bags:
+        if neighbouring is not Neighbouring.REPLACE:
+            raise PrivacyError(f"weighted sums of labels are accounted under replacement only, got '{neighbouring}'.")
+        delta += compute_bag_delta(
+            left,
+            bag_size=each.bag_size,
+            noisy_fraction=each.num_noisy / each.bag_size,
+            label_range=each.label_range / each.noise_std,
+            used_fraction=each.used_fraction,
+        )
+    return delta
+
+
+def _compute_gaussian_part(
+    releases: Sequence[GaussianRelease], epsilon: float, neighbouring: Neighbouring, at_most: float
+) -> float:
+    if not releases:
+        return 0.0
+    if all(each.sampling_probability == 1.0 for each in releases):
+        return compute_gaussian_delta(math.sqrt(sum(each.mu**2 for each in releases)), epsilon)
+    unit = neighbouring.sensitivity(1.0)  # an event's multiplier is relative to the clip norm
+    events = tuple(
+        GaussianEvent(each.noise_std * unit / each.sensitivity, each.count, each.sampling_probability, neighbouring)
+        for each in releases
+    )
+    return _bound_sampled_delta(events, epsilon, at_most)
+
+
+@functools.lru_cache(maxsize=64)  # the same run is often repeated, and an evaluation takes up to seconds
+def _bound_sampled_delta(events: tuple[GaussianEvent, ...], epsilon: float, at_most: float) -> float:
+    interval = COARSEST_INTERVAL
+    delta = compute_sampled_delta(events, epsilon, interval)
+    while delta > at_most and interval > FINEST_INTERVAL:
+        interval /= 10
+        finer = compute_sampled_delta(events, epsilon, interval)
+        moved, delta = delta - finer, min(delta, finer)
+        if moved <= TIGHTNESS * delta:  # a finer grid would not bring it down
+            break
+    return delta
+
+
+def describe_transcript(transcript: Transcript, neighbouring: Neighbouring) -> str:
+    """Sentences on what was released and how it was accounted, for the guarantee."""
+    gaussian = Transcript(tuple(each for each in transcript if isinstance(each, GaussianRelease)))
+    others = [_describe_release(each) for each in transcript if not isinstance(each, GaussianRelease)]
+    return " ".join(filter(None, (_describe_gaussian(gaussian, neighbouring), *others)))
+
+
+def _describe_gaussian(transcript: Transcript, neighbouring: Neighbouring) -> str:
+    releases = [each for each in transcript if isinstance(each, GaussianRelease)]
+    if not releases:
+        return ""
+    sampled = [each for each in releases if each.sampling_probability < 1.0]
+    if sampled:
+        first = sampled[0]
+        multiplier = first.noise_std * neighbouring.sensitivity(1.0) / first.sensitivity
+        return str(GaussianEvent(multiplier, len(transcript), first.sampling_probability, neighbouring))
+    mu = math.sqrt(sum(each.mu**2 for each in releases))
+    if len(transcript) == 1:
+        return (
+            f"One Gaussian release, {releases[0].what}, was accounted exactly; its sensitivity is {mu:.4g} "
+            "standard deviations."
+        )
+    return (
+        f"{len(transcript)} full-batch Gaussian releases were accounted exactly; together they are one Gaussian "
+        f"mechanism whose sensitivity is {mu:.4g} standard deviations."
+    )
+
+
+def _describe_release(release: Release) -> str:
+    if isinstance(release, PureRelease):
+        return f"{release.what.capitalize()}: {release.mechanism}, pure epsilon {release.epsilon:.4g}."
+    if isinstance(release, WeightedSumRelease):
+        return (
+            f"{release.what.capitalize()}: bags of {release.bag_size} labels, {release.num_noisy} of them with "
+            "Gaussian noise, accounted exactly, averaged over the public weights."
+        )
+    return ""

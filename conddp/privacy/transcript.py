@@ -1,0 +1,199 @@
+"""What left the private data during a fit: one entry per release, without any of the numbers that were released."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
+
+from conddp._validate import in_range, positive, positive_integer
+
+__all__ = [
+    "GaussianRelease",
+    "PureRelease",
+    "Release",
+    "Transcript",
+    "UnprotectedRelease",
+    "WeightedSumRelease",
+]
+
+
+@dataclass(frozen=True)
+class Release:
+    """One release, or several alike in a row.
+
+    Parameters
+    ----------
+    what : str
+        What was released, in words.
+    count : int
+        How many releases in a row were like this one.
+    """
+
+    kind: ClassVar[str]
+
+    what: str
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.what, str):
+            raise ValueError(f"what must be text, got {type(self.what).__name__}.")
+        positive_integer(count=self.count)
+
+
+@dataclass(frozen=True)
+class GaussianRelease(Release):
+    """A sum over records with Gaussian noise of one standard deviation in every coordinate.
+
+    Parameters
+    ----------
+    sensitivity : float
+        L2 distance by which one record can move the sum, under the relation of the fit.
+    noise_std : float
+        Standard deviation of the noise.
+    sampling_probability : float
+        Probability with which each record took part (Poisson sampling); 1 for the full batch.
+    """
+
+    kind: ClassVar[str] = "gaussian"
+
+    sensitivity: float = math.inf
+    noise_std: float = 0.0
+    sampling_probability: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive(sensitivity=self.sensitivity, noise_std=self.noise_std, sampling_probability=self.sampling_probability)
+        in_range(0.0, 1.0, sampling_probability=self.sampling_probability)
+
+    @property
+    def mu(self) -> float:
+        """Sensitivity in standard deviations of the noise, of all ``count`` releases together, full batch."""
+        return math.sqrt(self.count) * self.sensitivity / self.noise_std
+
+
+@dataclass(frozen=True)
+class PureRelease(Release):
+    """A release with a pure guarantee: its epsilon is ``sensitivity / noise_scale``, and it needs no delta.
+
+    Parameters
+    ----------
+    mechanism : str
+        "laplace", "staircase", "geometric" or "randomized response".
+    sensitivity : float
+        L1 distance by which one record can move what is released.
+    noise_scale : float
+        Scale of the noise in the same units.
+    """
+
+    kind: ClassVar[str] = "pure"
+
+    mechanism: str = ""
+    sensitivity: float = math.inf
+    noise_scale: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive(sensitivity=self.sensitivity, noise_scale=self.noise_scale)
+
+    @property
+    def epsilon(self) -> float:
+        """Cost of all ``count`` releases together."""
+        return self.count * self.sensitivity / self.noise_scale
+
+
+@dataclass(frozen=True)
+class WeightedSumRelease(Release):
+    """Random weighted sums of labels in disjoint bags, after Gaussian noise on some labels of each bag.
+
+    Parameters
+    ----------
+    bag_size, num_noisy : int
+        Labels per bag, and how many of them got noise.
+    label_range : float
+        Width of the label's range.
+    noise_std : float
+        Standard deviation of the noise on a label.
+    used_fraction : float
+        Probability of a record to be in a bag at all.
+    """
+
+    kind: ClassVar[str] = "weighted sums"
+
+    bag_size: int = 1
+    num_noisy: int = 1
+    label_range: float = math.inf
+    noise_std: float = 0.0
+    used_fraction: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive_integer(bag_size=self.bag_size, num_noisy=self.num_noisy)
+        positive(label_range=self.label_range, noise_std=self.noise_std, used_fraction=self.used_fraction)
+        in_range(0.0, 1.0, used_fraction=self.used_fraction)
+
+
+@dataclass(frozen=True)
+class UnprotectedRelease(Release):
+    """Private data as they are, for non-private references: no finite epsilon covers it."""
+
+    kind: ClassVar[str] = "unprotected"
+
+
+KINDS: dict[str, type[Release]] = {
+    each.kind: each for each in (GaussianRelease, PureRelease, WeightedSumRelease, UnprotectedRelease)
+}
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """All releases of a fit, in order. Holds public numbers only.
+
+    Examples
+    --------
+    >>> step = GaussianRelease("a sum", sensitivity=2.0, noise_std=10.0)
+    >>> transcript = Transcript().add(step).add(step)
+    >>> len(transcript), transcript.releases[0].count
+    (2, 2)
+    """
+
+    releases: tuple[Release, ...] = ()
+
+    def add(self, release: Release) -> "Transcript":
+        """The transcript with one more release; releases alike in a row become one entry."""
+        *before, last = self.releases or (None,)
+        if last is not None and replace(last, count=release.count) == release:
+            return Transcript((*before, replace(last, count=last.count + release.count)))
+        return Transcript((*self.releases, release))
+
+    def __len__(self) -> int:
+        return sum(release.count for release in self.releases)
+
+    def __iter__(self) -> Iterator[Release]:
+        return iter(self.releases)
+
+    @classmethod
+    def from_json(cls, stored: object) -> "Transcript":
+        """The transcript that was stored.
+
+        Raises
+        ------
+        ValueError
+            If it is not a list of known releases with valid numbers.
+        """
+        if not isinstance(stored, list) or not all(isinstance(entry, Mapping) for entry in stored):
+            raise ValueError("the transcript must be a list of releases.")
+        releases = []
+        for entry in stored:
+            values: dict[str, Any] = dict(entry)
+            kind = values.pop("kind", None)
+            if not isinstance(kind, str) or kind not in KINDS:
+                raise ValueError(f"the transcript has a release of unknown kind {kind!r}.")
+            try:
+                releases.append(KINDS[kind](**values))
+            except TypeError:
+                raise ValueError(f"the transcript has a {kind} release with wrong fields {sorted(values)}.") from None
+        return cls(tuple(releases))
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The transcript as it is stored."""
+        return [{"kind": release.kind, **asdict(release)} for release in self.releases]

@@ -1,0 +1,67 @@
+"""Names under which things can be asked for: the one list that estimator, command line, tests and tables read."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from conddp._validate import one_of
+
+__all__ = ["Registry"]
+
+MemberT = TypeVar("MemberT")
+
+
+class Registry(Mapping[str, MemberT], Generic[MemberT]):
+    """Members of one kind by name, each with its default settings.
+
+    Parameters
+    ----------
+    noun : str
+        What a member is called in messages and signatures: "algorithm", "head".
+    kind : type
+        What a member must be an instance of.
+
+    Examples
+    --------
+    >>> units = Registry("unit", float)
+    >>> units.add("one", 1.0)
+    1.0
+    >>> units.resolve("one"), units.resolve(2.0), list(units)
+    (1.0, 2.0, ['one'])
+    """
+
+    def __init__(self, noun: str, kind: type[MemberT]) -> None:
+        self.noun, self.kind = noun, kind
+        self._members: dict[str, MemberT] = {}
+
+    def add(self, name: str, member: MemberT) -> MemberT:
+        """Make a member known under a name; a name that is taken by another class is refused."""
+        if not isinstance(member, self.kind):
+            raise ValueError(f"{self.noun} '{name}' must be a {self.kind.__name__}, got {member!r}.")
+        known = self._members.get(name)
+        if known is not None and type(known).__qualname__ != type(member).__qualname__:
+            raise ValueError(f"{self.noun} '{name}' is taken by {type(known).__name__}.")
+        self._members[name] = member
+        return member
+
+    def resolve(self, value: Any) -> MemberT:
+        """A member, from itself or from its name."""
+        if isinstance(value, str):
+            one_of(self._members, **{self.noun: value})
+            return self._members[value]
+        if isinstance(value, type) or not isinstance(value, self.kind):
+            listed = ", ".join(repr(name) for name in self._members)
+            raise ValueError(f"{self.noun} must be one of {listed} or an instance, got {value!r}.")
+        return value
+
+    def find_class(self, class_name: str) -> type[MemberT] | None:
+        """The class of this name among the members, if there is one."""
+        return next((type(each) for each in self.values() if type(each).__name__ == class_name), None)
+
+    def __getitem__(self, name: str) -> MemberT:
+        return self._members[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)

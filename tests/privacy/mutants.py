@@ -1,0 +1,454 @@
+"""Planted defects that the tests must catch: `make mutants` plants each in a copy of the project and prints a table.
+
+A mutant replaces one piece of text in one file. The tests that watch privacy are run on the copy first and the rest of
+the fast suite only if they notice nothing. A mutant that survives is a defect of the tests.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = (
+    "conddp",
+    "tests",
+    "docs",
+    "docs_tools",
+    "examples",
+    "benchmarks",
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "VISION.md", "CITATION.cff"),
+    *("mkdocs.yml", "pyproject.toml", "constraints.txt", "Makefile"),
+)
+
+WATCHING = (
+    "tests/privacy",
+    "tests/test_composition.py",
+    "tests/test_release.py",
+    "tests/test_ledger.py",
+    "tests/test_randomizers.py",
+    "tests/test_label_prior.py",
+    "tests/test_accounting.py",
+    "tests/test_heads.py",
+    "tests/test_saving.py",
+    "tests/test_estimators.py",
+    "tests/test_seeded_fits.py",
+)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One planted defect."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+    def plant(self, root: Path) -> None:
+        """Change the file below a folder.
+
+        Raises
+        ------
+        ValueError
+            If the text is not there exactly once: the list must follow the code.
+        """
+        path = root / "conddp" / self.file
+        text = path.read_text(encoding="utf-8")
+        if text.count(self.old) != 1:
+            raise ValueError(f"'{self.name}': the text to change is {text.count(self.old)} times in {self.file}.")
+        path.write_text(text.replace(self.old, self.new), encoding="utf-8")
+
+
+UNPAID = "records = task.locked_records._Locked__content  # "
+
+MUTANTS = (
+    # Sensitivity
+    Mutant(
+        "replacing a record counted as removing it",
+        "privacy/neighbouring.py",
+        "factor = 2.0 if self is Neighbouring.REPLACE else 1.0",
+        "factor = 1.0",
+    ),
+    Mutant(
+        "descent: noise for c instead of 2c",
+        "training/loop.py",
+        "sensitivity = neighbouring.sensitivity(clip_norm)",
+        "sensitivity = clip_norm",
+    ),
+    Mutant(
+        "private rows treated as public",
+        "algorithms/cond_newton.py",
+        "return PrivateRows.of(public_rows, private, moments)",
+        "return WhitenedRows(**vars(PrivateRows.of(public_rows, private, moments)))  # type: ignore[return-value]",
+    ),
+    Mutant(
+        "every release taken for one of public rows",
+        "newton/release.py",
+        "if isinstance(rows, WhitenedRows):",
+        "if hasattr(rows, 'values'):",
+    ),
+    Mutant(
+        "newton: half the distance between the ends of a residual",
+        "newton/release.py",
+        "moves = (highest - lowest) * self.norms",
+        "moves = (highest - lowest) * self.norms / 2",
+    ),
+    Mutant(
+        "newton: the mean square forgotten in the sensitivity",
+        "newton/release.py",
+        "sensitivity = math.hypot(max(farthest, query.clip_norm), query.square_weight * query.clip_norm)",
+        "sensitivity = max(farthest, query.clip_norm)",
+    ),
+    Mutant(
+        "moments: half the sensitivity",
+        "newton/private_columns.py",
+        "return private_length * math.sqrt(",
+        "return 0.5 * private_length * math.sqrt(",
+    ),
+    Mutant(
+        "moments: public rows not cut",
+        "newton/private_columns.py",
+        "cut = np.minimum(1.0, length / ",
+        "cut = 1.0 + 0.0 * np.minimum(1.0, length / ",
+    ),
+    Mutant(
+        "one-shot: the mean row instead of the longest",
+        "algorithms/one_shot.py",
+        "longest = float(np.sqrt((V * V).sum(axis=1)).max())",
+        "longest = float(np.sqrt((V * V).sum(axis=1)).mean())",
+    ),
+    Mutant(
+        "mean: half the range of a label",
+        "algorithms/private_mean.py",
+        "sensitivity = bound_label_move(task.schema.label_bounds, task.neighbouring)",
+        "sensitivity = 0.5 * bound_label_move(task.schema.label_bounds, task.neighbouring)",
+    ),
+    Mutant(
+        "histogram: a replaced label leaves its cell but enters none",
+        "labels/prior.py",
+        "sensitivity=2.0",
+        "sensitivity=1.0",
+    ),
+    Mutant(
+        "laplace: noise for half the range",
+        "labels/randomizers.py",
+        "sensitivity=self.bounds.width",
+        "sensitivity=self.bounds.width / 2",
+    ),
+    # Clipping and clamping
+    Mutant(
+        "gradients not clipped",
+        "training/clipping.py",
+        "limits = clip_norm[:, None] / trace.jacobian_norms",
+        "limits = 1e6 * clip_norm[:, None] / trace.jacobian_norms",
+    ),
+    Mutant(
+        "residuals not clamped",
+        "newton/release.py",
+        "total = np.clip(residuals, -self.limits, self.limits) @ self.block",
+        "total = residuals @ self.block",
+    ),
+    Mutant(
+        "labels not clamped",
+        "data/scaling.py",
+        "return np.clip(scaled, low, high).astype(dtype)",
+        "return ((label.values - (bounds.midpoint if center else 0.0)) / bounds.width).astype(dtype)",
+    ),
+    Mutant(
+        "private columns not clamped",
+        "data/scaling.py",
+        "scaled[:, number] = np.clip(column, -largest, largest)",
+        "scaled[:, number] = (private.values[:, number] - origin) / private_unit(bounds)",
+    ),
+    Mutant(
+        "labels clamped to their own extremes",
+        "data/scaling.py",
+        "    bounds = label.bounds\n    scaled",
+        "    bounds = Bounds(label.values.min(), label.values.max() + 1e-9)\n    scaled",
+    ),
+    # Noise
+    Mutant(
+        "no Gaussian noise",
+        "privacy/release.py",
+        "        noise += value\n        return noise",
+        "        noise *= 0.0\n        noise += value\n        return noise",
+    ),
+    Mutant(
+        "half the Gaussian noise that is recorded",
+        "privacy/release.py",
+        "        noise_std = noise_std * self._enlarged\n        noise *=",
+        "        noise_std = noise_std * self._enlarged / 2\n        noise *=",
+    ),
+    Mutant(
+        "half the noise in descent",
+        "training/loop.py",
+        "noise_std = per_configuration(plan.noise_multiplier) * clip_norm",
+        "noise_std = per_configuration(plan.noise_multiplier) * clip_norm / 2",
+    ),
+    Mutant(
+        "no noise on second moments",
+        "newton/private_columns.py",
+        "noisy = curator.release_gaussian(sums, noise_std=sensitivity / mu)",
+        "noisy = sums.value",
+    ),
+    Mutant(
+        "noise used again in every step",
+        "privacy/release.py",
+        "noise: Array = self._generators[0].standard_normal(tuple(value.shape), dtype=dtype)",
+        "noise: Array = np.random.default_rng(0).standard_normal(tuple(value.shape), dtype=dtype)",
+    ),
+    Mutant(
+        "laplace: half the noise that is recorded",
+        "privacy/release.py",
+        "laplace(scale=sensitivity / epsilon,",
+        "laplace(scale=sensitivity / epsilon / 2,",
+    ),
+    Mutant(
+        "staircase: steps fall too fast",
+        "privacy/release.py",
+        "fraction, fall = 1 / (1 + math.exp(epsilon / 2)), math.exp(-epsilon)",
+        "fraction, fall = 1 / (1 + math.exp(epsilon / 2)), math.exp(-3 * epsilon)",
+    ),
+    Mutant(
+        "histogram: half the noise",
+        "privacy/release.py",
+        "rate, rng = epsilon / sensitivity, self._generators[0]",
+        "rate, rng = 2 * epsilon / sensitivity, self._generators[0]",
+    ),
+    Mutant(
+        "randomised response that answers truly",
+        "privacy/release.py",
+        "outcome[of_kind] = np.minimum(drawn, np.flatnonzero(row)[-1])",
+        "outcome[of_kind] = np.argmax(row)",
+    ),
+    Mutant(
+        "weighted sums: half the noise",
+        "privacy/release.py",
+        "noise[:, :num_noisy] = noise_std * self",
+        "noise[:, :num_noisy] = 0.5 * noise_std * self",
+    ),
+    Mutant(
+        "one key for all noise without a seed",
+        "privacy/randomness.py",
+        "AESCounter(key=secrets.randbits(128))",
+        "AESCounter(key=1)",
+    ),
+    Mutant(
+        "float32 sums in descent",
+        "training/clipping.py",
+        "clamped = inputs.xp.minimum(inputs.xp.maximum(residuals, -limits), limits)",
+        "clamped = inputs.xp.minimum(inputs.xp.maximum(residuals, -limits), limits).astype('float32')",
+    ),
+    Mutant(
+        "float32 sums in newton",
+        "newton/release.py",
+        "total = np.clip(residuals, -self.limits, self.limits) @ self.block",
+        "total = np.clip(residuals, -self.limits, self.limits).astype(np.float32) @ self.block.astype(np.float32)",
+    ),
+    Mutant(
+        "rounding not covered",
+        "privacy/release.py",
+        "return 1e-9 + num_records**2 * 2.0**-53",
+        "return 0.0",
+    ),
+    # Accounting
+    Mutant(
+        "calibration off by a tenth",
+        "privacy/accounting.py",
+        "return math.exp(_bisect(excess, math.log(1e-12), math.log(1e6))) * (1 - _SAFETY)",
+        "return math.exp(_bisect(excess, math.log(1e-12), math.log(1e6))) * 1.1",
+    ),
+    Mutant(
+        "steps composed as if they were one",
+        "privacy/transcript.py",
+        "return math.sqrt(self.count) * self.sensitivity / self.noise_std",
+        "return self.sensitivity / self.noise_std",
+    ),
+    Mutant(
+        "the transcript is not compared with the entry",
+        "algorithms/task.py",
+        "check_cost(transcript, self.cost, self.neighbouring)",
+        "pass",
+    ),
+    Mutant(
+        "a release that is not in the transcript",
+        "privacy/release.py",
+        "        self._record_gaussian(bounded, noise_std, sampling_probability)",
+        "        if not self._releases:\n            self._record_gaussian(bounded, noise_std, sampling_probability)",
+    ),
+    Mutant(
+        "half the sampling probability in the transcript",
+        "training/loop.py",
+        "clipped, noise_std=noise_std, sampling_probability=plan.sampling_probability",
+        "clipped, noise_std=noise_std, sampling_probability=plan.sampling_probability / 2",
+    ),
+    Mutant(
+        "half of epsilon in the guarantee",
+        "algorithms/task.py",
+        "        guarantee = Guarantee(\n            self.cost,",
+        "        guarantee = Guarantee(\n            PrivacyBudget(self.cost.epsilon / 2, self.cost.delta),",
+    ),
+    Mutant(
+        "a response table's epsilon halved",
+        "privacy/release.py",
+        "return float(np.log(largest[possible] / smallest[possible]).max())",
+        "return float(np.log(largest[possible] / smallest[possible]).max()) / 2",
+    ),
+    Mutant(
+        "newton: the opening is not paid for",
+        "newton/schedule.py",
+        "steps *= (1 - self.opening_fraction) / steps.sum()",
+        "steps *= 1 / steps.sum()",
+    ),
+    # Ledger and lock
+    Mutant(
+        "records open without a recorded entry",
+        "privacy/locked.py",
+        "if not isinstance(receipt, Receipt) or not receipt.is_recorded:",
+        "if not isinstance(receipt, Receipt):",
+    ),
+    Mutant(
+        "records open for a free entry",
+        "privacy/locked.py",
+        "if not receipt.entry.cost.covers(self.price):",
+        "if False:",
+    ),
+    Mutant(
+        "the ledger is written after records are opened",
+        "algorithms/task.py",
+        "return self.locked_records.open(self.ledger.spend(entry, neighbouring=self.neighbouring))",
+        "records = self.locked_records._Locked__content\n"
+        "        self.locked_records.open(self.ledger.spend(entry, neighbouring=self.neighbouring))\n"
+        "        return records",
+    ),
+    *(
+        Mutant(f"{name} reads before it spends", f"algorithms/{file}.py", "records = task.spend(", UNPAID)
+        for name, file in (
+            ("CondNewton", "cond_newton"),
+            ("OneShot", "one_shot"),
+            ("PrivateMean", "private_mean"),
+            ("WeightedLLP", "weighted_llp"),
+            ("RandomizedLabels", "randomized_labels"),
+            ("CondDP", "descent"),
+        )
+    ),
+    Mutant(
+        "the ledger is not forced to disk",
+        "privacy/ledger.py",
+        "    os.fsync(file.fileno())",
+        "    pass",
+    ),
+    Mutant(
+        "the budget is not checked",
+        "privacy/ledger.py",
+        "if not self.budget.covers(self.spent + cost):",
+        "if False:",
+    ),
+    # What depends on private values
+    Mutant(
+        "newton: noise that depends on the labels",
+        "newton/run.py",
+        "mu=mu * math.sqrt(fraction),",
+        "mu=mu * math.sqrt(fraction) * (1 - 1e-3 * abs(float(label.mean()))),",
+    ),
+    Mutant(
+        "newton: a stop that depends on a label",
+        "newton/run.py",
+        "        if callback is not None and callback(number + 1, run.coefficients):",
+        "        if number > 5 and label[5] > 0.3:\n            break\n"
+        "        if callback is not None and callback(number + 1, run.coefficients):",
+    ),
+    Mutant(
+        "newton: clip norm from the labels",
+        "newton/run.py",
+        "        run.learn(number, query, answer)",
+        "        run.learn(number, query, answer)\n        run.scale.mean_square *= 1 + 1e-6 * float(label.max())",
+    ),
+    Mutant(
+        "a label in a message",
+        "data/parts.py",
+        'f"{what} contains NaN or infinity.',
+        'f"{what} contains NaN or infinity, up to {np.nanmax(array)}.',
+    ),
+    Mutant(
+        "a saved guarantee is believed",
+        "models/saving.py",
+        "check_cost(transcript, guarantee.budget, guarantee.neighbouring)",
+        "pass",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a mutant."""
+
+    mutant: Mutant
+    caught_by: str
+    seconds: float
+
+
+def judge(mutant: Mutant) -> Verdict:
+    """Plant a mutant in a copy and run the tests on it."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        root = Path(folder) / "project"
+        root.mkdir()
+        for name in COPIED:
+            source = ROOT / name
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, root / name)
+        mutant.plant(root)
+        rest = ["tests", *(f"--ignore={each}" for each in WATCHING)]
+        caught_by = next(filter(None, (_find_failure(root, each) for each in (list(WATCHING), rest))), "")
+    return Verdict(mutant, caught_by, time.monotonic() - started)
+
+
+def _find_failure(root: Path, tests: list[str]) -> str:
+    """Name of the first test that fails, or an empty text."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(root),
+        "CONDDP_DATA": os.environ.get("CONDDP_DATA", str(ROOT.parent / "shared" / "data")),
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return ""
+    found = re.search(r"^(?:FAILED|ERROR) (\S+?)(?:\[.*)?(?: - .*)?$", done.stdout, re.M)
+    if found is None:
+        raise RuntimeError(f"pytest did not run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return found.group(1)
+
+
+def main() -> int:
+    """Judge all mutants, or those whose names hold a word; the exit code is the number of survivors."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("word", nargs="?", default="", help="only mutants whose name holds this")
+    parser.add_argument("--workers", type=int, default=2)
+    arguments = parser.parse_args()
+    started = time.monotonic()
+    chosen = [mutant for mutant in MUTANTS if arguments.word in mutant.name]
+    survivors = 0
+    print("| mutant | file | caught by | seconds |\n|---|---|---|---|", flush=True)
+    with ThreadPoolExecutor(arguments.workers) as pool:
+        for verdict in pool.map(judge, chosen):
+            survivors += not verdict.caught_by
+            caught_by = f"`{verdict.caught_by}`" if verdict.caught_by else "**nothing**"
+            name, file = verdict.mutant.name, verdict.mutant.file
+            print(f"| {name} | `{file}` | {caught_by} | {verdict.seconds:.0f} |", flush=True)
+    minutes = (time.monotonic() - started) / 60
+    print(f"\n{len(chosen)} mutants, {survivors} survived, {minutes:.1f} minutes")
+    return survivors
+
+
+if __name__ == "__main__":
+    sys.exit(main())
