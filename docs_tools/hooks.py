@@ -31,7 +31,7 @@ PLACES = {**COPIES, "README.md": "index.md"}
 COMMANDS = "<!-- commands -->"  # replaced by the reference of the command line
 ROOM = re.compile(r"<!-- room: (\w+) -->")  # replaced by the reference of every file of a room
 LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)]*)?\))")
-LONG_CODE = re.compile(r"<code>[^<]{16,}(?=</code>)")
+LONG_CODE = re.compile(r"(?<!<span></span>)<code>[^<]{16,}(?=</code>)")  # blocks of code have an empty span before
 REMOTE = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>\"'\s]*")
 PRIVATE_MEMBER = re.compile(r'\bid="(conddp(?:\.\w+)*\._\w*)"')
 LEFT_OVER = re.compile(r":(?:attr|class|data|exc|func|math|meth|mod|obj):|\.\. \w+::|\$[^\s$]|\$\$")
@@ -123,6 +123,8 @@ def allow_breaks(html: str) -> str:
     --------
     >>> allow_breaks("<code>conddp.algorithms.cond_dp</code> and <code>a.b</code>")
     '<code>conddp.<wbr>algorithms.<wbr>cond_<wbr>dp</code> and <code>a.b</code>'
+    >>> allow_breaks("<pre><span></span><code>a block that prints 0.25</code></pre>")
+    '<pre><span></span><code>a block that prints 0.25</code></pre>'
     """
     return LONG_CODE.sub(lambda match: re.sub(r"(?<=[/._:])(?=\w)", "<wbr>", match.group(0)), html)
 

@@ -1,4 +1,4 @@
-"""All features public, the label private: ten lines from a table to a model and its guarantee."""
+"""Fit a model with public features and a private label, and print its guarantee."""
 
 from statsmodels.datasets import randhie
 

@@ -1,4 +1,4 @@
-"""Some features private too, and a ledger in a file that refuses the fit that would be too much."""
+"""Declare private features, and keep a ledger in a file that refuses a fit beyond the budget."""
 
 import tempfile
 from pathlib import Path

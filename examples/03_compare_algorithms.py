@@ -1,6 +1,6 @@
-"""The same private label, several algorithms: test error of each beside the non-private optimum, at one epsilon.
+"""Compare the test error of several algorithms with the non-private optimum at one epsilon.
 
-Scores on held-out labels like these are not covered by the guarantee; here they serve to compare algorithms.
+The guarantee does not cover scores on held-out labels. They are used here only to compare algorithms on public data.
 """
 
 from sklearn.model_selection import train_test_split

@@ -1,6 +1,6 @@
-"""From a file to a page for whoever answers for the data: plan for free, fit once, report.
+"""Plan a fit for free, fit once, and write a report for the people responsible for the data.
 
-The same as ``conddp plan``, ``conddp fit`` and ``conddp report``.
+This is what ``conddp plan``, ``conddp fit`` and ``conddp report`` do.
 """
 
 from pathlib import Path
@@ -17,11 +17,11 @@ with TemporaryDirectory() as folder:
     data, model, page = (Path(folder) / name for name in ("visits.parquet", "model", "report.html"))
     randhie.load_pandas().data.to_parquet(data)
 
-    plan = plan_file(data, schema, epsilon=0.5)  # opens public columns only
+    plan = plan_file(data, schema, epsilon=0.5)  # reads public columns only
     print(plan.recommendation)
     save_record(plan, Path(folder) / "plan.json")
 
-    saved = fit_file(data, schema, model, epsilon=0.5)  # the one step that costs anything
+    saved = fit_file(data, schema, model, epsilon=0.5)  # the only step that spends budget
     print(f"spent {saved.ledger.spent}")
 
     report_file(model, page, plan=Path(folder) / "plan.json")

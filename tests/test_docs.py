@@ -85,15 +85,25 @@ def test_files_and_tests_named_in_the_documents_exist() -> None:
             assert named[1] in path.read_text()
 
 
-def test_every_algorithm_and_head_is_in_the_readme() -> None:
+def test_every_algorithm_is_in_the_overview() -> None:
     from conddp.algorithms import ALGORITHMS
-    from conddp.heads import HEADS
+
+    text = (DOCS / "algorithms" / "index.md").read_text()
+    for name, algorithm in ALGORITHMS.items():
+        assert f'"{name}"' in text
+        assert f"`{type(algorithm).__name__}`" in text
+
+
+def test_the_readme_counts_the_algorithms_and_quotes_the_measured_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    from conddp.algorithms import ALGORITHMS
 
     text = (ROOT / "README.md").read_text()
-    for each in (*ALGORITHMS.values(), *HEADS.values()):
-        assert f"`{type(each).__name__}`" in text
-    for name in ALGORITHMS:
-        assert f'"{name}"' in text
+    assert "[fourteen algorithms]" in text
+    assert len(ALGORITHMS) == 14
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    figure = importlib.import_module("readme_figure")
+    for curve in figure.read_means().values():
+        assert " | ".join(f"{mean:.3f}" for mean in curve.values()) in text.replace("**", "")
 
 
 def test_the_page_on_reproduction_is_made_from_the_stored_results(tmp_path: Path) -> None:
