@@ -1,0 +1,59 @@
+"""Commands about public data sets: ``data list``, ``data fetch`` and ``data show``."""
+
+from typing import Annotated
+
+import typer
+
+from conddp.cli.options import AsJson, usage_errors
+from conddp.cli.terminal import add_row, make_table, print_json, print_plain, show_progress
+
+__all__ = ["fetch_data", "list_data", "show_data"]
+
+
+def list_data(as_json: AsJson = False) -> None:
+    """List the data sets that are known, and which are on this machine."""
+    from conddp.research.datasets import list_datasets
+
+    entries = list_datasets()
+    if as_json:
+        print_json(entries)
+        return
+    table = make_table("name", "records", "state", "licence", "what it is", right=("records",))
+    for each in entries:
+        add_row(
+            table, each["name"], f"{each['records']:,}", each["state"], each["licence"], each["title"].split(";")[0]
+        )
+    print_plain(table)
+    print_plain(
+        "\nstate: here, a sample of it, to be had with `conddp data fetch NAME`, to be downloaded by hand, or made"
+    )
+
+
+def fetch_data(
+    name: Annotated[str, typer.Argument(help="The data set; see `conddp data list`.")],
+    url: Annotated[str | None, typer.Option(help="Another place that has the same archive.")] = None,
+) -> None:
+    """Download a data set from its public source into the user's cache, and check it."""
+    from conddp.research.fetching import fetch_dataset
+
+    with usage_errors(), show_progress(f"fetching {name}") as advance:
+        path = fetch_dataset(name, url=url, report=lambda done, total: advance(done, total or None))
+    print_plain(f"{name}: {path}")
+
+
+def show_data(
+    name: Annotated[str, typer.Argument(help="The data set; see `conddp data list`.")], as_json: AsJson = False
+) -> None:
+    """Show where a data set comes from, its licence, and its columns if it is at hand."""
+    from conddp.research.datasets import describe_dataset
+
+    with usage_errors():
+        facts = describe_dataset(name)
+    if as_json:
+        print_json(facts)
+        return
+    for key, value in facts.items():
+        shown = (
+            ", ".join(map(str, value)) if isinstance(value, list) else f"{value:,}" if key[:7] == "records" else value
+        )
+        print_plain(f"{key}: {shown}")

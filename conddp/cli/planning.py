@@ -1,0 +1,151 @@
+"""Commands that look ahead, at no cost: ``plan`` and ``compare``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from conddp.cli.options import (
+    AsJson,
+    DataFile,
+    Delta,
+    Draws,
+    Force,
+    HeadName,
+    LabelBounds,
+    LabelName,
+    PrivateColumns,
+    SchemaFile,
+    Workers,
+    check_out,
+    on_interrupt,
+    read_schema,
+    usage_errors,
+)
+from conddp.cli.terminal import (
+    describe_errors,
+    make_comparison_table,
+    make_design_table,
+    print_json,
+    print_plain,
+    show_progress,
+)
+
+if TYPE_CHECKING:
+    from conddp.planning.comparison import Comparison
+    from conddp.planning.plan import Plan
+    from conddp.report.document import Document
+
+__all__ = ["compare", "plan"]
+
+NOTHING_LOST = "Nothing was written, and nothing was spent."
+
+
+def plan(
+    data: DataFile,
+    epsilon: Annotated[float, typer.Option(help="Privacy loss of the fit to come.")] = 1.0,
+    delta: Delta = 1e-6,
+    schema: SchemaFile = None,
+    label: LabelName = None,
+    label_bounds: LabelBounds = None,
+    private: PrivateColumns = None,
+    head: HeadName = "linear",
+    draws: Draws = 1,
+    workers: Workers = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write: .json to keep the plan, .html or .md for a report.")
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Look at public columns only, and say what a private model can be expected to do. Free."""
+    from conddp.files import plan_file
+    from conddp.report import report_plan
+
+    check_out(out, force)
+    with usage_errors(), on_interrupt(NOTHING_LOST), show_progress("planning") as advance:
+        made = plan_file(
+            data,
+            read_schema(data, schema, label, label_bounds, private or []),
+            epsilon=epsilon,
+            delta=delta,
+            head=head,
+            num_draws=draws,
+            num_workers=workers,
+            report=advance,
+        )
+    _write(made, report_plan(made), out)
+    if as_json:
+        print_json({**made.to_json(), "algorithm": made.algorithm, "recommendation": made.recommendation})
+        return
+    print_plain(make_design_table(made.design))
+    print_plain(f"\n{made.design.improvement.describe()}")
+    for remark in made.design.list_remarks():
+        print_plain(f"! {remark}")
+    print_plain(f"\n{describe_errors(made.comparison)}")
+    print_plain(make_comparison_table(made.comparison))
+    print_plain(f"\n{made.recommendation}")
+    if out:
+        print_plain(f"\n{out}")
+
+
+def compare(
+    data: DataFile,
+    schema: SchemaFile = None,
+    label: LabelName = None,
+    label_bounds: LabelBounds = None,
+    private: PrivateColumns = None,
+    algorithm: Annotated[
+        list[str] | None, typer.Option(help="An algorithm to try; may be given again. All usable ones if not given.")
+    ] = None,
+    epsilon: Annotated[list[float] | None, typer.Option(help="A budget; may be given again.")] = None,
+    delta: Annotated[float, typer.Option(help="Of every fit.")] = 1e-6,
+    head: HeadName = "linear",
+    draws: Draws = 1,
+    workers: Workers = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write: .json to keep the numbers, .html or .md for a report.")
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare algorithms on labels simulated from public columns. Free: the real labels are not read."""
+    from conddp.files import compare_file
+    from conddp.planning.comparison import CANDIDATES, EPSILONS
+    from conddp.report import report_comparison
+
+    check_out(out, force)
+    with usage_errors(), on_interrupt(NOTHING_LOST), show_progress("comparing") as advance:
+        made = compare_file(
+            data,
+            read_schema(data, schema, label, label_bounds, private or []),
+            algorithms=algorithm or CANDIDATES,
+            epsilons=epsilon or EPSILONS,
+            delta=delta,
+            head=head,
+            num_draws=draws,
+            num_workers=workers,
+            report=advance,
+        )
+    _write(made, report_comparison(made), out)
+    if as_json:
+        print_json(made.to_json())
+        return
+    print_plain(describe_errors(made))
+    print_plain(make_comparison_table(made))
+    for name, reason in made.skipped.items():
+        print_plain(f"not tried: {name}: {reason}")
+    if out:
+        print_plain(f"\n{out}")
+
+
+def _write(record: "Plan | Comparison", document: "Document", out: Path | None) -> None:
+    from conddp.files import save_record
+    from conddp.report import write_report
+
+    if out is None:
+        return
+    if out.suffix == ".json":
+        save_record(record, out, overwrite=True)
+    else:
+        write_report(document, out, overwrite=True)
