@@ -2,7 +2,6 @@
 
 import math
 import os
-import re
 import subprocess
 import sys
 import time
@@ -24,12 +23,14 @@ from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
+from conddp.report import render_html
+from conddp.report.document import Table, Text
 from conddp.research.datasets import DATASETS
 from conddp.research.experiments import tuning
 from conddp.research.experiments.catalogue import EXPERIMENTS, make_quick
 from conddp.research.experiments.claims import state_claims
 from conddp.research.experiments.experiment import Cell, Experiment, Method, Result, measure_cells
-from conddp.research.experiments.page import Section, render_html, render_page_markdown
+from conddp.research.experiments.page import ExperimentResults, render_page_markdown, report_reproduction
 from conddp.research.experiments.paper import get_printed
 from conddp.research.experiments.problem import Problem
 from conddp.research.experiments.rows import Measure, Row, make_rows, read_rows, write_rows
@@ -427,18 +428,31 @@ def test_tables_show_all_three_lines_and_leave_gaps() -> None:
     assert "| 1 | ∞ |" in render_markdown(rows)
 
 
-def test_the_page_is_self_contained_and_escapes_what_it_shows(tmp_path: Path) -> None:
+def test_the_page_has_claims_figure_and_a_line_per_accounting() -> None:
     rows = (
         make_row("wine", "Cond-DP", 1.0, 1.05, 1.01, 1.0),
         make_row("wine", "default", 1.0, math.nan, math.nan, 0.99),
     )
-    section = Section(EXPERIMENTS["linear-real"], rows, ("<command>", "today"), "linear-real.svg")
-    page = render_html([section], {"linear-real.svg": "<svg></svg>"})
+    results = ExperimentResults(EXPERIMENTS["linear-real"], rows, ("<command>", "today"), "linear-real.svg")
+    figures = {"linear-real.svg": "<svg></svg>", "spectra.svg": "<svg></svg>"}
+    document = report_reproduction([results], figures, "| set | n |\n|---|---|\n| wine | 5 |\n")
+    page = render_html(document)
     assert "&lt;command&gt;" in page and "<command>" not in page
-    assert not re.search(r"(src|href)=", page) and "@import" not in page and "url(" not in page
-    assert page.count("<table") == 1 and "<svg></svg>" in page
+    assert page.count("<table") == 2 and page.count('<img src="data:image/svg+xml;base64,') == 2
     assert "boston_housing is not at hand" in page  # no rows of it
-    markdown = render_page_markdown([section], "")
+    reading, measured, spectra = document.sections
+    assert [block.term for block in reading.blocks if isinstance(block, Text)][1:3] == ["Paper", "Ours, as the paper"]
+    (table,) = [block for block in measured.blocks if isinstance(block, Table)]
+    assert [row[:2] for row in table.rows] == [
+        ("Cond-DP", "paper"),
+        ("Cond-DP", "ours, as the paper"),
+        ("Cond-DP", "ours, REPLACE, nothing tuned"),
+        ("default", "ours, REPLACE, nothing tuned"),
+    ]
+    assert table.rows[3][2] == "0.99 (0.01)\n0.990" and table.highlighted == (2, 3)
+    (table,) = [block for block in spectra.blocks if isinstance(block, Table)]
+    assert (table.heads, table.rows) == (("set", "n"), (("wine", "5"),))
+    markdown = render_page_markdown([results], "")
     assert "![Test MSE against epsilon](linear-real.svg)" in markdown
     assert "\n- As the paper did it" in markdown
 

@@ -1,17 +1,39 @@
-"""What a report is made of: sections of paragraphs, facts, tables and charts. How it looks is decided elsewhere."""
+"""What a report is made of: sections of paragraphs, lists, facts, tables, charts and figures, without their looks."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Block", "Chart", "Document", "Dots", "Facts", "Formula", "Reference", "Section", "Series", "Table", "Text"]
+__all__ = [
+    "Block",
+    "Bullets",
+    "Chart",
+    "Document",
+    "Dots",
+    "Facts",
+    "Figure",
+    "Formula",
+    "Reference",
+    "Section",
+    "Series",
+    "Table",
+    "Text",
+]
 
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph."""
+    """A paragraph; ``term``, if any, is what it explains."""
 
     text: str
+    term: str = ""
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """Items of a list."""
+
+    items: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -30,12 +52,27 @@ class Facts:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells; columns after the first ``num_text`` ones are numbers."""
+    """Rows of cells.
+
+    Parameters
+    ----------
+    caption : str
+        Above the table.
+    heads : tuple of str
+        Of the columns.
+    rows : tuple of tuple of str
+        The cells. A number may have a second line.
+    num_text : int
+        So many columns hold text, those after them numbers.
+    highlighted : tuple of int
+        Places of the rows that stand out.
+    """
 
     caption: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     num_text: int = 1
+    highlighted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,7 +150,26 @@ class Dots:
     deviations: tuple[float, ...]
 
 
-Block = Text | Formula | Facts | Table | Chart | Dots
+@dataclass(frozen=True)
+class Figure:
+    """A drawing that was made elsewhere.
+
+    Parameters
+    ----------
+    title : str
+        What is drawn; also what is read out instead of it.
+    svg : str
+        The drawing. It is shown as an image: scripts in it do not run, and its styles and names stay its own.
+    file : str
+        The file that holds it too, for forms of the report that can only link to it.
+    """
+
+    title: str
+    svg: str
+    file: str
+
+
+Block = Text | Bullets | Formula | Facts | Table | Chart | Dots | Figure
 
 
 @dataclass(frozen=True)

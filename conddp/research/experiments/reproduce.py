@@ -9,11 +9,12 @@ from pathlib import Path
 from conddp.cache import ContentCache, cache_folder
 from conddp.errors import CondDPError, require_package
 from conddp.planning.runner import ProgressReport
+from conddp.report import write_report
 from conddp.research.datasets import DATASETS
 from conddp.research.experiments.catalogue import EXPERIMENTS, make_quick
 from conddp.research.experiments.experiment import Experiment, is_sample, measure_cells
 from conddp.research.experiments.figures import draw_rows, draw_spectra, render_svg
-from conddp.research.experiments.page import Section, render_html, render_page_markdown
+from conddp.research.experiments.page import ExperimentResults, render_page_markdown, report_reproduction
 from conddp.research.experiments.rows import Row, make_rows, read_rows, write_rows
 from conddp.research.experiments.spectra import list_spectra, render_spectra_markdown, write_spectra
 from conddp.research.experiments.tables import render_markdown
@@ -109,21 +110,21 @@ def write_page(out: Path) -> tuple[Path, Path]:
     (Path, Path)
         The Markdown file and the HTML file.
     """
-    sections = []
+    results = []
     figures = {}
     for name, experiment in EXPERIMENTS.items():
         path = out / f"{name}.csv"
         if path.exists():
             header, rows = read_rows(path)
-            sections.append(Section(experiment, tuple(rows), tuple(header), f"{name}.svg"))
+            results.append(ExperimentResults(experiment, tuple(rows), tuple(header), f"{name}.svg"))
             figures[f"{name}.svg"] = (out / f"{name}.svg").read_text(encoding="utf-8")
     spectra = ""
     if (out / "spectra.svg").exists():
         figures["spectra.svg"] = (out / "spectra.svg").read_text(encoding="utf-8")
         spectra = (out / "spectra.md").read_text(encoding="utf-8").split("\n\n", 1)[1]
     markdown, page = out / "index.md", out / "index.html"
-    markdown.write_text(render_page_markdown(sections, spectra), encoding="utf-8")
-    page.write_text(render_html(sections, figures, spectra), encoding="utf-8")
+    markdown.write_text(render_page_markdown(results, spectra), encoding="utf-8")
+    write_report(report_reproduction(results, figures, spectra), page, overwrite=True)
     return markdown, page
 
 
