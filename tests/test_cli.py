@@ -17,9 +17,9 @@ from conddp.cli import main as cli
 from conddp.data.parts import PublicFeatures
 from conddp.data.schema import Schema
 from conddp.errors import SchemaError
-from conddp.files import save_record
 from conddp.models.saving import load_model
 from conddp.planning.plan import make_plan
+from conddp.planning.storage import save_record
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.research.datasets import DATASETS

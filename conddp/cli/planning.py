@@ -140,7 +140,7 @@ def compare(
 
 
 def _write(record: "Plan | Comparison", document: "Document", out: Path | None) -> None:
-    from conddp.files import save_record
+    from conddp.planning.storage import save_record
     from conddp.report import write_report
 
     if out is None:

@@ -3,6 +3,7 @@
 from conddp.planning.comparison import Comparison, compare_algorithms
 from conddp.planning.plan import Plan, make_plan
 from conddp.planning.runner import ProgressReport, Store, WorkerDied, run_cells
+from conddp.planning.storage import load_record, save_record
 
 __all__ = [
     "Comparison",
@@ -11,6 +12,8 @@ __all__ = [
     "Store",
     "WorkerDied",
     "compare_algorithms",
+    "load_record",
     "make_plan",
     "run_cells",
+    "save_record",
 ]

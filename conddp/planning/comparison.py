@@ -16,6 +16,7 @@ from conddp.data.records import Records
 from conddp.errors import CondDPError, NotCalibrated, PrivacyError, SchemaError
 from conddp.estimators import ALGORITHMS, HEADS
 from conddp.labels.simulation import FAMILIES, simulate
+from conddp.planning.decoding import decode, require
 from conddp.planning.runner import ProgressReport, run_cells
 from conddp.privacy.accounting import check_delta
 from conddp.privacy.budget import PrivacyBudget
@@ -98,16 +99,36 @@ class Comparison:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Comparison":
-        """The comparison that was stored."""
-        return cls(
-            **{
-                **stored,
-                "neighbouring": Neighbouring(stored["neighbouring"]),
-                "epsilons": tuple(stored["epsilons"]),
-                "errors": {name: tuple(map(tuple, errors)) for name, errors in stored["errors"].items()},
-                "constant": tuple(stored["constant"]),
-            }
+        """The comparison that was stored.
+
+        Raises
+        ------
+        SchemaError
+            If it is not what :meth:`to_json` gives.
+        """
+        comparison: Comparison = decode(cls, stored, "comparison")
+        counts = (comparison.num_public, comparison.num_private)
+        require(
+            1 <= comparison.num_simulated <= comparison.num_records and min(counts) >= 0,
+            "the numbers of records and columns of the comparison contradict each other",
         )
+        require(0 < comparison.delta < 1, "'comparison.delta' must lie between 0 and 1")
+        epsilons = comparison.epsilons
+        require(
+            len(epsilons) > 0 and list(epsilons) == sorted(set(epsilons)) and epsilons[0] > 0,
+            "'comparison.epsilons' must be rising numbers above 0",
+        )
+        num_draws = len(comparison.constant)
+        require(
+            len(comparison.errors) > 0
+            and num_draws > 0
+            and all(len(errors) == len(epsilons) for errors in comparison.errors.values())
+            and all(len(each) == num_draws for errors in comparison.errors.values() for each in errors),
+            "'comparison.errors' must have a list per epsilon, with an error for each value of 'comparison.constant'",
+        )
+        numbers = [error for errors in comparison.errors.values() for each in errors for error in each]
+        require(min(*numbers, *comparison.constant) > 0, "errors of a comparison must be above 0")
+        return comparison
 
     def to_json(self) -> dict[str, Any]:
         """The comparison as it is stored."""

@@ -8,6 +8,7 @@ from conddp._validate import positive
 from conddp.data.parts import PublicFeatures
 from conddp.data.schema import Schema
 from conddp.planning.comparison import EPSILONS, Comparison, compare_algorithms
+from conddp.planning.decoding import decode, require
 from conddp.planning.runner import ProgressReport
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
@@ -18,6 +19,16 @@ __all__ = ["Plan", "make_plan"]
 ALGORITHMS = ("auto", "cond-dp", "dpsgd", "rr-on-bins", "mean")
 CLOSE = 1.02  # an algorithm this much better than the default is worth naming it
 GOOD = 1.05  # times the error of least squares without privacy
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A plan as it is stored; the comparison decodes itself."""
+
+    schema: str
+    epsilon: float
+    design: Design
+    comparison: Any
 
 
 @dataclass(frozen=True)
@@ -99,13 +110,33 @@ class Plan:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Plan":
-        """The plan that was stored."""
-        return cls(
-            Schema.from_toml(stored["schema"]),
-            stored["epsilon"],
-            Design.from_json(stored["design"]),
-            Comparison.from_json(stored["comparison"]),
+        """The plan that was stored.
+
+        Raises
+        ------
+        SchemaError
+            If it is not what :meth:`to_json` gives.
+        """
+        parts = decode(_Parts, stored, "plan")
+        plan = cls(Schema.from_toml(parts.schema), parts.epsilon, parts.design, Comparison.from_json(parts.comparison))
+        design, comparison = plan.design, plan.comparison
+        require(plan.epsilon in comparison.epsilons, "'plan.epsilon' is not among the budgets of the comparison")
+        require(
+            design.columns == plan.schema.public
+            and (comparison.num_records, comparison.num_public) == (design.num_records, len(design.columns)),
+            "schema, design and comparison of the plan are not of the same data",
         )
+        values = (*design.singular_values, *design.scaled_singular_values)
+        costs = (design.plain_cost, design.scaled_cost, design.conditioned_cost)
+        improvement = (design.improvement.exact_best, design.improvement.exact_worst)
+        require(
+            design.rank >= 1
+            and len(design.singular_values) >= 1
+            and len(design.deviations) == len(design.columns)
+            and min(*values, *costs, *improvement) > 0,
+            "'plan.design' does not describe columns: a rank, singular value, cost or factor is not above 0",
+        )
+        return plan
 
     def to_json(self) -> dict[str, Any]:
         """The plan as it is stored."""
