@@ -133,7 +133,7 @@ def predict_file(model: Path, data: Path, out: Path, *, overwrite: bool = False)
     if out.suffix not in (".parquet", ".csv"):
         raise SchemaError(f"predictions are written to .parquet or .csv, got '{out}'.")
     if out.exists() and not overwrite:
-        raise SchemaError(f"'{out}' exists already. Name another file, or overwrite it.")
+        raise SchemaError(f"'{out}' exists already. Name another file, or pass overwrite=True.")
     saved = load_model(model)
     predictions = saved.predict(*load_features(data, saved.schema))
     table = pyarrow.table({saved.schema.label.name: predictions})
@@ -171,7 +171,7 @@ def report_file(source: Path, out: Path, *, plan: Path | None = None, overwrite:
             raise SchemaError(f"'{plan}' was made for other columns or records than the model in '{source}'.")
         document = report_fit(saved, expected)
     elif expected is not None:
-        raise SchemaError(f"--plan goes with the folder of a model, but '{source}' is a file.")
+        raise SchemaError(f"a plan can be shown with the folder of a model only, but '{source}' is a file.")
     else:
         record = load_record(source)
         document = report_plan(record) if isinstance(record, Plan) else report_comparison(record)

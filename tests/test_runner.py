@@ -52,5 +52,5 @@ def test_an_interrupt_ends_the_workers() -> None:
 
 
 def test_a_worker_that_is_killed_is_named_with_what_to_do() -> None:
-    with pytest.raises(WorkerDied, match="--workers 1"):
+    with pytest.raises(WorkerDied, match="num_workers=1"):
         run_cells([Task(0), Task(1)], die, num_workers=2)

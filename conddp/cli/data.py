@@ -6,6 +6,7 @@ import typer
 
 from conddp.cli.options import AsJson, usage_errors
 from conddp.cli.terminal import add_row, make_table, print_json, print_plain, show_progress
+from conddp.cli.wording import name_options
 
 __all__ = ["fetch_data", "list_data", "show_data"]
 
@@ -49,6 +50,7 @@ def show_data(
 
     with usage_errors():
         facts = describe_dataset(name)
+    facts = {key: name_options(value) if isinstance(value, str) else value for key, value in facts.items()}
     if as_json:
         print_json(facts)
         return

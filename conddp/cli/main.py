@@ -12,6 +12,7 @@ from conddp.cli.fitting import fit, init_schema, predict, report
 from conddp.cli.ledger import init_ledger, show_ledger
 from conddp.cli.planning import compare, plan
 from conddp.cli.research import demo, reproduce
+from conddp.cli.wording import name_options
 from conddp.errors import CondDPError
 
 __all__ = ["app", "main"]
@@ -46,7 +47,7 @@ def main() -> None:
     try:
         app()
     except CondDPError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        print(f"{type(error).__name__}: {name_options(str(error))}", file=sys.stderr)
         sys.exit(1)
     except OSError as error:
         print(f"{error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from conddp.cli.wording import name_options
 from conddp.errors import CondDPError
 
 if TYPE_CHECKING:
@@ -133,4 +134,4 @@ def usage_errors() -> Iterator[None]:
     except ValueError as error:
         if isinstance(error, CondDPError):
             raise
-        raise typer.BadParameter(str(error)) from error
+        raise typer.BadParameter(name_options(str(error))) from error

@@ -130,8 +130,7 @@ def run_cells(
         pool.shutdown(wait=False, cancel_futures=True)
         if isinstance(error, BrokenProcessPool):
             raise WorkerDied(
-                "a worker process was killed, perhaps because memory ran out. Try again with fewer workers "
-                "(--workers 1)."
+                "a worker process was killed, perhaps because memory ran out. Try again with num_workers=1."
             ) from error
         raise
     pool.shutdown()

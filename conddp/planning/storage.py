@@ -16,7 +16,7 @@ KINDS: dict[str, type[Plan] | type[Comparison]] = {"conddp_plan": Plan, "conddp_
 def save_record(record: Plan | Comparison, path: Path, *, overwrite: bool = False) -> None:
     """Write a plan or a comparison to a JSON file."""
     if path.exists() and not overwrite:
-        raise SchemaError(f"'{path}' exists already. Name another file, or overwrite it with overwrite=True.")
+        raise SchemaError(f"'{path}' exists already. Name another file, or pass overwrite=True.")
     kind = next(name for name, each in KINDS.items() if isinstance(record, each))
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {kind: FORMAT_VERSION, **record.to_json()}

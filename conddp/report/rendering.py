@@ -36,7 +36,7 @@ def write_report(document: Document, path: Path, *, overwrite: bool = False) -> 
     if path.suffix not in renderers:
         raise SchemaError(f"a report is written to .html, .md or .json, got '{path}'.")
     if path.exists() and not overwrite:
-        raise SchemaError(f"'{path}' exists already. Name another file, or overwrite it with --force.")
+        raise SchemaError(f"'{path}' exists already. Name another file, or pass overwrite=True.")
     text = renderers[path.suffix](document)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")

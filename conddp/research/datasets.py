@@ -313,7 +313,7 @@ def locate_dataset(name: str) -> tuple[Path, bool]:
     if not source.file:
         raise DatasetNotFound(f"data set '{name}': {source.note}. Page: {source.url}")
     raise DatasetNotFound(
-        f"data set '{name}' is not on this machine. Run `conddp data fetch {name}` to download it from "
+        f"data set '{name}' is not on this machine. Download it with fetch_dataset('{name}') from "
         f"{source.url}, or put the file at {source.file} below a folder and name that folder in CONDDP_DATA."
     )
 

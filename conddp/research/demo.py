@@ -180,7 +180,7 @@ def _clear(out: Path) -> None:
         shutil.rmtree(out / "model", ignore_errors=True)
         (out / "report.html").unlink(missing_ok=True)
     elif out.exists() and any(out.iterdir()):
-        raise SchemaError(f"the folder '{out}' is not empty, and no demo has made it. Name another one with --out.")
+        raise SchemaError(f"the folder '{out}' is not empty, and no demo has made it. Name another folder.")
     out.mkdir(parents=True, exist_ok=True)
     mark.touch()
 

@@ -64,7 +64,7 @@ def reproduce_experiment(
     experiment = make_quick(EXPERIMENTS[name]) if quick else EXPERIMENTS[name]
     if not experiment.sets_at_hand():
         raise NothingAtHand(
-            f"no data set of '{name}' is on this machine. Get one with `conddp data fetch NAME`: "
+            f"no data set of '{name}' is on this machine. Download one with fetch_dataset(name): "
             f"{', '.join(experiment.sets)}."
         )
     started = time.monotonic()
