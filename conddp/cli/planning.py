@@ -111,7 +111,8 @@ def compare(
 ) -> None:
     """Compare algorithms on labels simulated from public columns. Free: the real labels are not read."""
     from conddp.files import compare_file
-    from conddp.planning.comparison import CANDIDATES, EPSILONS
+    from conddp.planning.budgets import EPSILONS
+    from conddp.planning.comparison import CANDIDATES
     from conddp.report import report_comparison
 
     check_out(out, force)

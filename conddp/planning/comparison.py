@@ -16,6 +16,7 @@ from conddp.data.records import Records
 from conddp.errors import CondDPError, NotCalibrated, PrivacyError, SchemaError
 from conddp.estimators import ALGORITHMS, HEADS
 from conddp.labels.simulation import FAMILIES, simulate
+from conddp.planning.budgets import DELTA, EPSILONS
 from conddp.planning.decoding import decode, require
 from conddp.planning.runner import ProgressReport, run_cells
 from conddp.privacy.accounting import check_delta
@@ -25,7 +26,6 @@ from conddp.privacy.randomness import RandomSource
 
 __all__ = ["Comparison", "compare_algorithms"]
 
-EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 MOST_RECORDS = 50_000
 CANDIDATES = ("auto", "cond-dp", "switch-cond-dp", "dpsgd", "one-shot", "rr-on-bins", "weighted-llp", "mean")
 
@@ -171,7 +171,7 @@ def compare_algorithms(
     algorithms: Sequence[str] = CANDIDATES,
     head: str = "linear",
     epsilons: Sequence[float] = EPSILONS,
-    delta: float = 1e-6,
+    delta: float = DELTA,
     neighbouring: Neighbouring = Neighbouring.REPLACE,
     num_draws: int = 1,
     num_workers: int | None = 1,

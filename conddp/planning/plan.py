@@ -7,7 +7,8 @@ from typing import Any
 from conddp._validate import positive
 from conddp.data.parts import PublicFeatures
 from conddp.data.schema import Schema
-from conddp.planning.comparison import EPSILONS, Comparison, compare_algorithms
+from conddp.planning.budgets import DELTA, EPSILONS
+from conddp.planning.comparison import Comparison, compare_algorithms
 from conddp.planning.decoding import decode, require
 from conddp.planning.runner import ProgressReport
 from conddp.privacy.budget import PrivacyBudget
@@ -153,7 +154,7 @@ def make_plan(
     schema: Schema,
     *,
     epsilon: float = 1.0,
-    delta: float = 1e-6,
+    delta: float = DELTA,
     algorithms: Sequence[str] = ALGORITHMS,
     head: str = "linear",
     neighbouring: Neighbouring = Neighbouring.REPLACE,

@@ -7,11 +7,9 @@ the terms of the insurance plan are public and the health and the doctor's visit
 import functools
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from conddp.algorithms import DPSGD, Auto, CondDP
 from conddp.algorithms.algorithm import Algorithm
@@ -19,19 +17,19 @@ from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.errors import SchemaError, require_package
 from conddp.models.saving import load_model, save_model
+from conddp.planning.budgets import DELTA, EPSILONS
 from conddp.planning.plan import make_plan
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.report import report_fit, write_report
 from conddp.report.document import Chart, Reference, Section, Series, Text
 from conddp.research.datasets import get_source, load_dataset, make_synthetic
-from conddp.research.evaluation import DELTA, Evaluation
+from conddp.research.split import Split, Sweep
 from conddp.theory.design import Design
 
-__all__ = ["Measured", "load_randhie", "measure", "run_demo"]
+__all__ = ["load_randhie", "run_demo"]
 
 MEASURED = "The measured errors look at labels and are not private; everything else is public, declared or released."
-EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 ALGORITHMS: dict[str, Algorithm] = {"default": Auto(), "Cond-DP": CondDP(), "DPSGD": DPSGD()}
 
 RANDHIE = Schema.of(
@@ -52,85 +50,53 @@ def load_randhie() -> Records:
     return Records.from_frame(randhie.load_pandas().data, RANDHIE)
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Test errors on one data set.
-
-    Parameters
-    ----------
-    title : str
-        The data set.
-    optimum, constant : float
-        Test MSE of non-private least squares and of the non-private mean.
-    errors : dict
-        Test MSE by algorithm, one row per epsilon and one column per noise seed.
-    """
-
-    title: str
-    optimum: float
-    constant: float
-    errors: dict[str, NDArray[np.float64]]
-
-
-def measure(title: str, dataset: Records, *, num_seeds: int) -> Measured:
-    """Fit every algorithm at every epsilon on one split, with several noise seeds."""
-    evaluation = Evaluation.of(dataset)
-    errors = {
-        name: np.array([[evaluation.compute_error(each, e, seed) for seed in range(num_seeds)] for e in EPSILONS])
-        for name, each in ALGORITHMS.items()
-    }
-    return Measured(title, evaluation.optimum, evaluation.constant, errors)
-
-
-def print_table(comparison: Measured) -> None:
+def print_table(title: str, sweep: Sweep) -> None:
     """Mean test MSE and its ratio to the non-private optimum."""
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=comparison.title, title_justify="left", caption_justify="left", min_width=72)
+    table = Table(title=title, title_justify="left", caption_justify="left", min_width=72)
     table.add_column("epsilon", justify="right")
-    for name in comparison.errors:
+    for name in sweep.errors:
         table.add_column(f"{name}\ntest MSE", justify="right")
         table.add_column("over\noptimum", justify="right")
-    for row, epsilon in enumerate(EPSILONS):
+    for row, epsilon in enumerate(sweep.epsilons):
         cells = []
-        for errors in comparison.errors.values():
-            mean = errors[row].mean()
-            cells += [f"{mean:.4g}", f"{mean / comparison.optimum:.3f}"]
+        for name in sweep.errors:
+            cells += [f"{sweep.compute_means(name)[row]:.4g}", f"{sweep.compute_ratios(name)[row]:.3f}"]
         table.add_row(f"{epsilon:g}", *cells)
     table.caption = (
-        f"not private: least squares {comparison.optimum:.4g}, the mean alone {comparison.constant:.4g}\n"
-        f"REPLACE, delta {DELTA:g}, nothing tuned, mean of {next(iter(comparison.errors.values())).shape[1]} seeds"
+        f"not private: least squares {sweep.optimum:.4g}, the mean alone {sweep.constant:.4g}\n"
+        f"REPLACE, delta {DELTA:g}, nothing tuned, mean of {sweep.num_seeds} seeds"
     )
     Console().print(table)
 
 
-def report_measured(comparison: Measured) -> Section:
+def report_sweep(title: str, sweep: Sweep) -> Section:
     """Test errors against epsilon, for a report."""
     series = []
-    for name, errors in comparison.errors.items():
+    for name, errors in sweep.errors.items():
         mean, spread = errors.mean(axis=1), errors.std(axis=1)
         series.append(Series(name, tuple(mean), tuple(np.maximum(mean - spread, mean / 4)), tuple(mean + spread)))
-    highest = 1.5 * comparison.constant
-    lowest = min(comparison.optimum, *(min(each.y) for each in series))
-    num_seeds = next(iter(comparison.errors.values())).shape[1]
+    highest = 1.5 * sweep.constant
+    lowest = min(sweep.optimum, *(min(each.y) for each in series))
     return Section(
-        f"Measured: {comparison.title}",
+        f"Measured: {title}",
         (
             Text(
                 "These data need no protection, so errors can be measured on a fifth of the records that was held out: "
-                f"mean and standard deviation over {num_seeds} noise seeds, relation REPLACE, delta {DELTA:g}, "
+                f"mean and standard deviation over {sweep.num_seeds} noise seeds, relation REPLACE, delta {DELTA:g}, "
                 "nothing tuned."
             ),
             Chart(
-                f"Test error against epsilon: {comparison.title}",
+                f"Test error against epsilon: {title}",
                 "epsilon",
                 "mean squared error",
-                EPSILONS,
+                sweep.epsilons,
                 tuple(series),
                 (
-                    Reference("least squares, not private", comparison.optimum),
-                    Reference("the mean alone, not private", comparison.constant),
+                    Reference("least squares, not private", sweep.optimum),
+                    Reference("the mean alone, not private", sweep.constant),
                 ),
                 log_x=True,
                 log_y=highest > 4 * lowest,
@@ -166,9 +132,10 @@ def run_demo(out: Path, *, num_seeds: int = 5, names: Sequence[str] = ()) -> Pat
     measured = []
     for title, make in makers.items():
         dataset = make()
-        measured.append(measure(title, dataset, num_seeds=num_seeds))
-        print_table(measured[-1])
-    page = _make_page(dataset, out, tuple(report_measured(each) for each in reversed(measured)))
+        sweep = Split.of(dataset).sweep(ALGORITHMS, epsilons=EPSILONS, seeds=range(num_seeds))
+        print_table(title, sweep)
+        measured.append(report_sweep(title, sweep))
+    page = _make_page(dataset, out, tuple(reversed(measured)))
     print(f"\nThe page about it all: {page}")
     return page
 

@@ -19,16 +19,14 @@ from conddp.algorithms.descent import Descent
 from conddp.cache import ContentCache
 from conddp.errors import NotCalibrated
 from conddp.heads.head import Head
+from conddp.planning.budgets import EPSILONS
 from conddp.planning.runner import Store, run_cells
-from conddp.privacy.budget import PrivacyBudget
-from conddp.privacy.randomness import RandomSource
 from conddp.research.datasets import DATASETS, DatasetNotFound, locate_dataset
-from conddp.research.experiments.problem import DELTA, Problem
 from conddp.research.experiments.search import Search
 from conddp.research.experiments.tuning import Schedule, tune
+from conddp.research.split import load_split
 
 __all__ = [
-    "EPSILONS",
     "Accounting",
     "Cell",
     "Experiment",
@@ -39,7 +37,6 @@ __all__ = [
     "measure_cells",
 ]
 
-EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, math.inf)
 VERSION = 1  # raise it when a tuned cell with the same declaration would give other numbers
 
 WITHOUT_INFLUENCE = ("research", "report", "planning", "cli", "files.py")  # on what a fit gives
@@ -132,8 +129,7 @@ class Cell:
         """Rough size of the work, in record visits, for planning and for the time that is left."""
         if self.accounting == "ours" or self.method.search is None:
             return 1e7
-        problem = Problem.of(self.data, "paper")
-        n, d = problem.train.public.values.shape
+        n, d = load_split(self.data, "paper").train.public.values.shape
         search = self.method.search
         runs, alive, before = float(search.finalists * self.num_seeds), len(search.trials), 0.0
         for share, keep in search.rungs:
@@ -145,7 +141,7 @@ class Cell:
     def compute(self) -> "Result":
         """Measure."""
         started = time.process_time()  # of this core: other work on the machine does not count
-        problem = Problem.of(self.data, self.accounting)
+        split = load_split(self.data, self.accounting)
         setting: Mapping[str, Any] = {}
         errors: tuple[float, ...] = ()
         note = ""
@@ -154,7 +150,7 @@ class Cell:
             algorithm = self.method.tuned or self.method.algorithm
             assert isinstance(algorithm, Descent), "only descent is tuned"
             tuned = tune(
-                problem,
+                split,
                 algorithm,
                 self.head,
                 self.epsilon,
@@ -165,16 +161,14 @@ class Cell:
             setting, errors = asdict(tuned.trial), tuned.errors
         else:
             try:
-                errors = tuple(self._fit(problem, seed) for seed in range(self.num_seeds))
+                errors = tuple(
+                    split.measure_fit(self.method.algorithm, self.epsilon, seed=seed, head=self.head)
+                    for seed in range(self.num_seeds)
+                )
             except NotCalibrated as error:
                 note = str(error)
         seconds = time.process_time() - started
-        return Result(errors, problem.optimum, problem.constant, dict(setting), note, seconds)
-
-    def _fit(self, problem: Problem, seed: int) -> float:
-        budget, source = PrivacyBudget(self.epsilon, DELTA), RandomSource.of(seed)
-        fitted = self.method.algorithm.fit(problem.train, budget, head=self.head, random_source=source)
-        return problem.compute_error(fitted.model.predict(problem.test.public))
+        return Result(errors, split.optimum, split.constant, dict(setting), note, seconds)
 
 
 @dataclass(frozen=True)
@@ -256,7 +250,7 @@ class Experiment:
     head: Head
     schedule: Schedule
     methods: tuple[Method, ...]
-    epsilons: tuple[float, ...] = EPSILONS
+    epsilons: tuple[float, ...] = (*EPSILONS, math.inf)
     num_seeds: int = 5
     reference: Literal["least squares", "lowest cell"] = "least squares"
 

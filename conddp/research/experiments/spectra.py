@@ -11,7 +11,7 @@ from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
 from conddp.research.datasets import DATASETS
 from conddp.research.experiments.experiment import is_at_hand, is_sample
-from conddp.research.experiments.problem import Problem
+from conddp.research.split import load_split
 
 __all__ = ["SPECTRUM_SETS", "DesignSummary", "render_spectra_markdown", "summarize_design", "write_spectra"]
 
@@ -54,7 +54,7 @@ class DesignSummary:
 
 def summarize_design(data: str) -> DesignSummary:
     """Spectrum and leverage of the public features of one data set."""
-    train = Problem.of(data, "ours").train
+    train = load_split(data, "ours").train
     spectrum = Spectrum.of(train.public, constant=False)
     whitened = ConditioningMatrix.from_spectrum(spectrum).transform(train.public)
     leverage = float((whitened**2).sum(axis=1).max() / train.num_records)

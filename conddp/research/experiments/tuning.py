@@ -20,10 +20,11 @@ from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
 from conddp.heads.folding import move_parameters
 from conddp.heads.head import Head, Inputs
+from conddp.planning.budgets import DELTA
 from conddp.privacy.accounting import calibrate_noise_multiplier
 from conddp.privacy.neighbouring import Neighbouring
-from conddp.research.experiments.problem import DELTA, Problem
 from conddp.research.experiments.search import Search, Trial
+from conddp.research.split import Split
 from conddp.training.loop import TrainingPlan, train
 from conddp.training.optimizers import Adam
 
@@ -68,7 +69,7 @@ class Tuned:
 class _Run:
     """What all runs of one search share."""
 
-    problem: Problem
+    split: Split
     algorithm: Descent
     head: Head
     spectrum: Spectrum
@@ -77,7 +78,7 @@ class _Run:
 
     @property
     def num_steps(self) -> int:
-        return self.schedule.num_steps(self.problem.train.num_records)
+        return self.schedule.num_steps(self.split.train.num_records)
 
     def phases(self, switch: float) -> tuple[Phase, ...]:
         algorithm = self.algorithm
@@ -118,7 +119,7 @@ class _Lane:
             )
             self.parameters = moved.astype(PRECISION)
         self.number, self.left = number, self.phases[number].num_steps
-        features = target.transform(self.run.problem.train.public, dtype=PRECISION)
+        features = target.transform(self.run.split.train.public, dtype=PRECISION)
         if self.run.schedule.batch_size is None:
             features = np.asfortranarray(features)
         self.inputs = Inputs.of(features)
@@ -127,9 +128,9 @@ class _Lane:
 
     def advance(self, until: int) -> None:
         """Train up to so many steps in all."""
-        problem = self.run.problem
-        bounds = problem.train.label.bounds
-        label = bounds.clamp(problem.train.label.values).astype(PRECISION)
+        split = self.run.split
+        bounds = split.train.label.bounds
+        label = bounds.clamp(split.train.label.values).astype(PRECISION)
         while self.done < until:
             if self.left == 0:
                 self._enter(self.number + 1)
@@ -157,12 +158,12 @@ class _Lane:
     @np.errstate(all="ignore")  # a configuration that has diverged is told by its error
     def errors(self) -> list[float]:
         """Test error of every configuration; infinite where it has diverged."""
-        problem, head = self.run.problem, self.run.head
-        features = self.conditioning.transform(problem.test.public)
+        split, head = self.run.split, self.run.head
+        features = self.conditioning.transform(split.test.public)
         weights = head.layout(features.shape[1], 0).views(self.parameters.astype(np.float64))
         errors = []
         for row in head.predict(weights, features, None):
-            error = problem.compute_error(problem.train.label.bounds.clamp(row))
+            error = split.compute_error(split.train.label.bounds.clamp(row))
             errors.append(error if math.isfinite(error) else math.inf)
         return errors
 
@@ -177,7 +178,7 @@ class _Lane:
 
 
 def tune(
-    problem: Problem,
+    split: Split,
     algorithm: Descent,
     head: Head,
     epsilon: float,
@@ -191,7 +192,7 @@ def tune(
 
     Parameters
     ----------
-    problem : Problem
+    split : Split
         Data, split and error.
     algorithm : Descent
         Says how features are conditioned, and when that ends.
@@ -208,7 +209,7 @@ def tune(
     neighbouring : Neighbouring
         The relation under which epsilon is meant; the paper's accounting is ``ZERO_OUT``.
     """
-    n = problem.train.num_records
+    n = split.train.num_records
     noise_multiplier = 0.0
     if math.isfinite(epsilon):
         noise_multiplier = calibrate_noise_multiplier(
@@ -218,8 +219,8 @@ def tune(
             sampling_probability=schedule.sampling_probability(n),
             neighbouring=neighbouring,
         )
-    spectrum = Spectrum.of(problem.train.public, constant=problem.fit_intercept)
-    run = _Run(problem, algorithm, head, spectrum, schedule, noise_multiplier)
+    spectrum = Spectrum.of(split.train.public, constant=split.fit_intercept)
+    run = _Run(split, algorithm, head, spectrum, schedule, noise_multiplier)
     finalists = _thin_out(run, search)
     lanes = _make_lanes(run, [trial for trial in finalists for _ in range(num_seeds)], num_seeds)
     by_trial: dict[Trial, list[float]] = {}
