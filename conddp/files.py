@@ -1,4 +1,4 @@
-"""From a file to a plan, a comparison or a saved model, and from there to predictions: what the command line calls."""
+"""Functions from file to file: plan, compare, predict and report. The command line calls them."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ __all__ = ["compare_file", "fit_file", "plan_file", "predict_file", "report_file
 
 
 def plan_file(data: Path, schema: Schema, **settings: Any) -> Plan:
-    """What to expect of a fit to a Parquet or CSV file.
+    """Plan a fit to a Parquet or CSV file.
 
     Privacy
         Reads the public columns of the file and nothing else: no cost.
@@ -42,7 +42,7 @@ def plan_file(data: Path, schema: Schema, **settings: Any) -> Plan:
 
 
 def compare_file(data: Path, schema: Schema, **settings: Any) -> Comparison:
-    """Algorithms on labels simulated from the public columns of a Parquet or CSV file.
+    """Compare algorithms on labels simulated from the public columns of a Parquet or CSV file.
 
     Privacy
         Reads the public columns of the file and nothing else: no cost.
@@ -146,7 +146,7 @@ def predict_file(model: Path, data: Path, out: Path, *, overwrite: bool = False)
 
 
 def report_file(source: Path, out: Path, *, plan: Path | None = None, overwrite: bool = False) -> None:
-    """Write a report about a saved model, or about a stored plan or comparison.
+    """Write a report on a saved model, or on a stored plan or comparison.
 
     Privacy
         Shows what is public, declared or released: no cost.
@@ -158,9 +158,9 @@ def report_file(source: Path, out: Path, *, plan: Path | None = None, overwrite:
     out : Path
         The file: HTML, Markdown or JSON by its suffix.
     plan : Path, optional
-        A stored plan, to be shown with a model.
+        A stored plan to show with a model.
     overwrite : bool
-        Whether the file may exist.
+        Whether to replace an existing file.
     """
     expected = None if plan is None else load_record(plan)
     if expected is not None and not isinstance(expected, Plan):

@@ -142,7 +142,12 @@ BAD_INPUT: list[tuple[str, list[str], int, str]] = [
         2,
         "cannot be written",
     ),
-    ("demo in a full folder", ["demo", "--out", "{dir}"], 1, "no demo has made it. Name another folder with --out"),
+    (
+        "demo in a full folder",
+        ["demo", "--out", "{dir}"],
+        1,
+        "not made by an earlier demo. Name another folder with --out",
+    ),
     ("older plan", ["report", "{older}", "--out", "{dir}/r.html"], 1, "written by an older conddp"),
     ("plan without a file", ["plan", "{dir}/none.csv", "--schema", "{schema}"], 1, "does not exist"),
     ("plan to text", ["plan", "{table}", "--schema", "{schema}", "--out", "{dir}/p.txt"], 2, ".json, .html or .md"),

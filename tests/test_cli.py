@@ -154,7 +154,7 @@ def test_an_interrupted_experiment_says_that_results_are_kept(monkeypatch: pytes
     monkeypatch.setattr("conddp.research.experiments.reproduce.measure_cells", stop)
     result = runner.invoke(cli.app, ["reproduce", "synthetic", "--out", str(tmp_path / "out")])
     assert result.exit_code == 130
-    assert "What was measured is kept" in result.stderr
+    assert "Finished measurements are kept" in result.stderr
 
 
 def test_missing_matplotlib_is_noticed_before_anything_is_measured(
@@ -274,7 +274,7 @@ def test_plan_compare_and_report(table: Path, schema: Path, tmp_path: Path) -> N
     for source, more in ((model, ["--plan", str(stored)]), (stored, [])):
         result = runner.invoke(cli.app, ["report", str(source), *more, "--out", str(page), "--force"])
         assert result.exit_code == 0, result.output
-        assert "Error to be expected" in page.read_text()
+        assert "Expected error" in page.read_text()
     assert "epsilon" in runner.invoke(cli.app, ["plan", "--help"]).stdout
 
     compared = runner.invoke(

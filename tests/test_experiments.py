@@ -79,7 +79,7 @@ def test_a_random_search_stays_in_its_ranges_and_can_be_repeated() -> None:
 def test_searches_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match="must not be empty"):
         Search(())
-    with pytest.raises(ValueError, match="shares of the rungs must rise"):
+    with pytest.raises(ValueError, match="fractions of the rungs must increase"):
         Search((GOOD,), ((0.5, 1), (0.25, 1)))
     with pytest.raises(ValueError, match=r"unknown settings \['momentum'\]"):
         Search.over_grid({"momentum": [0.9]}, rungs=((1.0, 1),), finalists=1)

@@ -207,7 +207,7 @@ def test_a_fit_says_what_a_privacy_officer_asks(documents: dict[str, Document]) 
         "What is guaranteed",
         "What is public and what is not",
         "What was spent",
-        "Error to be expected",
+        "Expected error",
         "The model",
         "How training went",
         "The public columns",
@@ -264,7 +264,7 @@ def test_the_weaker_relation_is_named(tmp_path: Path) -> None:
     assert "under the weaker relation ZERO\\_OUT" in text
     assert "contribute nothing" in text
     assert "anything else within the declared ranges" not in text
-    assert "a null that adds nothing in the other. In full" in text
+    assert "contributes to one of them and nothing to the other. In full" in text
 
 
 def test_a_large_delta_is_called_what_it_is(tmp_path: Path) -> None:

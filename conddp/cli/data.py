@@ -12,7 +12,7 @@ __all__ = ["fetch_data", "list_data", "show_data"]
 
 
 def list_data(as_json: AsJson = False) -> None:
-    """List the data sets that are known, and which are on this machine."""
+    """List the known data sets and show which are on this machine."""
     from conddp.research.datasets import list_datasets
 
     entries = list_datasets()
@@ -26,15 +26,16 @@ def list_data(as_json: AsJson = False) -> None:
         )
     print_plain(table)
     print_plain(
-        "\nstate: here, a sample of it, to be had with `conddp data fetch NAME`, to be downloaded by hand, or made"
+        "\nhere: on this machine; a sample: part of it is; fetch: run `conddp data fetch NAME`; by hand: download it "
+        "yourself; made: generated when needed"
     )
 
 
 def fetch_data(
     name: Annotated[str, typer.Argument(help="The data set; see `conddp data list`.")],
-    url: Annotated[str | None, typer.Option(help="Another place that has the same archive.")] = None,
+    url: Annotated[str | None, typer.Option(help="Another address of the same archive.")] = None,
 ) -> None:
-    """Download a data set from its public source into the user's cache, and check it."""
+    """Download a data set from its public source into the cache and check its digest."""
     from conddp.research.fetching import fetch_dataset
 
     with usage_errors(), show_progress(f"fetching {name}") as advance:
@@ -45,7 +46,7 @@ def fetch_data(
 def show_data(
     name: Annotated[str, typer.Argument(help="The data set; see `conddp data list`.")], as_json: AsJson = False
 ) -> None:
-    """Show where a data set comes from, its licence, and its columns if it is at hand."""
+    """Show the source and licence of a data set, and its columns if it is on this machine."""
     from conddp.research.datasets import describe_dataset
 
     with usage_errors():

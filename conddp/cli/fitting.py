@@ -23,7 +23,7 @@ from conddp.cli.terminal import print_json, print_plain
 
 __all__ = ["fit", "init_schema", "predict", "report"]
 
-COUNTED = "If training had begun, the cost is in the ledger and counts. No model was written."
+COUNTED = "If training had started, the cost is in the ledger and counts as spent. No model was written."
 
 
 def init_schema(
@@ -32,7 +32,7 @@ def init_schema(
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("schema.toml"),
     force: Force = False,
 ) -> None:
-    """Write a commented draft of a schema, from the names and types of columns alone."""
+    """Write a draft of a schema with comments. Reads only the names and types of columns."""
     from conddp.data.readers import read_column_types
     from conddp.data.schema import Schema
     from conddp.errors import SchemaError
@@ -41,22 +41,26 @@ def init_schema(
     if out.exists() and not force:
         raise SchemaError(f"'{out}' exists already. Name another file with --out, or overwrite it with --force.")
     out.write_text(draft, encoding="utf-8")
-    print_plain(f"{out}: fill in the bounds, and move what must be protected from public to private.")
+    print_plain(f"{out}: fill in the bounds, and move columns that must be protected from public to private.")
 
 
 def fit(
     data: DataFile,
     out: Annotated[Path, typer.Option(help="Folder for the model; it must not exist.", show_default=False)],
-    epsilon: Annotated[float, typer.Option(help="Privacy loss of this fit.")] = 1.0,
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of this fit: a bound on the privacy loss.")] = 1.0,
     delta: Delta = 1e-6,
     schema: SchemaFile = None,
     label: LabelName = None,
     label_bounds: LabelBounds = None,
     private: PrivateColumns = None,
-    algorithm: Annotated[str, typer.Option(help="auto, cond-newton, cond-dp, rr-on-bins, ...")] = "auto",
+    algorithm: Annotated[str, typer.Option(help="Algorithm: auto, cond-newton, cond-dp, rr-on-bins, ...")] = "auto",
     head: HeadName = "linear",
-    ledger: Annotated[Path | None, typer.Option(help="Ledger file that pays; see `conddp ledger`.")] = None,
-    seed: Annotated[int | None, typer.Option(help="For research: whoever knows it can remove the noise.")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Ledger file that this fit is charged to; see `conddp ledger`.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Random seed, for research only: anyone who knows it can remove the noise.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a private model and save it with its guarantee."""
@@ -86,7 +90,7 @@ def predict(
     out: Annotated[Path, typer.Option(help="File to write: .parquet or .csv.", show_default=False)],
     force: Force = False,
 ) -> None:
-    """Predict for new records. Costs nothing: the model is already released."""
+    """Predict for new records. Costs no privacy: the model is already released."""
     from conddp.files import predict_file
 
     count = predict_file(model, data, out, overwrite=force)
@@ -100,11 +104,12 @@ def report(
     ],
     out: Annotated[Path, typer.Option(help="File to write: .html, .md or .json.")] = Path("report.html"),
     plan: Annotated[
-        Path | None, typer.Option(help="The .json file of a plan, to show with a model what was to be expected.")
+        Path | None,
+        typer.Option(help="The .json file of a plan, to show its expected errors beside a model."),
     ] = None,
     force: Force = False,
 ) -> None:
-    """Write a page about a model, a plan or a comparison. Free: it shows what is public or released."""
+    """Write a report on a model, a plan or a comparison. Costs no privacy: everything in it is public or released."""
     from conddp.files import report_file
 
     report_file(source, out, plan=plan, overwrite=force)

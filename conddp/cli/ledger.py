@@ -1,4 +1,4 @@
-"""Commands about what has been spent: ``ledger init`` and ``ledger show``."""
+"""Commands for privacy ledgers: ``ledger init`` and ``ledger show``."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,10 +13,10 @@ __all__ = ["init_ledger", "show_ledger"]
 
 def init_ledger(
     path: Annotated[Path, typer.Argument(help="The file to write.", show_default=False)],
-    epsilon: Annotated[float, typer.Option(help="The most that may ever be spent on these data.", show_default=False)],
-    delta: Annotated[float, typer.Option(help="Likewise.", show_default=False)],
+    epsilon: Annotated[float, typer.Option(help="Total epsilon that may be spent on these data.", show_default=False)],
+    delta: Annotated[float, typer.Option(help="Total delta that may be spent on these data.", show_default=False)],
 ) -> None:
-    """Open a ledger with a budget for all fits on one data set together."""
+    """Create a ledger with one budget for all fits on a data set."""
     from conddp.privacy.budget import PrivacyBudget
     from conddp.privacy.ledger import PrivacyLedger
 
@@ -29,7 +29,7 @@ def show_ledger(
     path: Annotated[Path, typer.Argument(help="A ledger file, or the folder of a saved model.", show_default=False)],
     as_json: AsJson = False,
 ) -> None:
-    """Show what has been spent, on what and why, and what is left."""
+    """Show what was spent, on which fits and why, and what remains."""
     from dataclasses import asdict
 
     from conddp.privacy.ledger import PrivacyLedger

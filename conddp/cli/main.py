@@ -1,6 +1,6 @@
 """The command line: ``conddp``. Every command calls one library function and prints what it returns.
 
-Exit codes: 0, 1 for an error that conddp explains, 2 for a command that is not understood, 130 if interrupted.
+Exit codes: 0 for success, 1 for an error that conddp explains, 2 for a usage error, 130 if interrupted.
 """
 
 import sys
@@ -26,16 +26,16 @@ app = typer.Typer(
 for command in (plan, compare, fit, predict, report, demo, reproduce):
     app.command()(command)
 
-schema_app = typer.Typer(help="Which columns are public, private or the label.", no_args_is_help=True)
+schema_app = typer.Typer(help="Schemas: which columns are public, private or the label.", no_args_is_help=True)
 schema_app.command("init")(init_schema)
 app.add_typer(schema_app, name="schema")
 
-ledger_app = typer.Typer(help="What has been spent.", no_args_is_help=True)
+ledger_app = typer.Typer(help="Privacy ledgers: budgets and what was spent.", no_args_is_help=True)
 ledger_app.command("init")(init_ledger)
 ledger_app.command("show")(show_ledger)
 app.add_typer(ledger_app, name="ledger")
 
-data_app = typer.Typer(help="Public data sets by name: list, fetch, show.", no_args_is_help=True)
+data_app = typer.Typer(help="Public data sets: list, fetch, show.", no_args_is_help=True)
 data_app.command("list")(list_data)
 data_app.command("fetch")(fetch_data)
 data_app.command("show")(show_data)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what is made of them."""
+"""Options that several commands share, and the functions that read and check them."""
 
 import sys
 from collections.abc import Iterator
@@ -36,24 +36,26 @@ __all__ = [
 ]
 
 DataFile = Annotated[Path, typer.Argument(help="A table: .parquet, .csv or .csv.gz.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-SchemaFile = Annotated[Path | None, typer.Option("--schema", help="TOML file; see `conddp schema init`.")]
-LabelName = Annotated[str | None, typer.Option("--label", help="Instead of a schema: the column to predict.")]
-LabelBounds = Annotated[str | None, typer.Option("--label-bounds", help="Its range LOW,HIGH, from domain knowledge.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+SchemaFile = Annotated[Path | None, typer.Option("--schema", help="Schema file (TOML); see `conddp schema init`.")]
+LabelName = Annotated[str | None, typer.Option("--label", help="The column to predict, if there is no schema file.")]
+LabelBounds = Annotated[
+    str | None, typer.Option("--label-bounds", help="Range of the label, LOW,HIGH, from domain knowledge.")
+]
 PrivateColumns = Annotated[
-    list[str] | None, typer.Option("--private", help="A private feature NAME=LOW,HIGH; may be given again.")
+    list[str] | None, typer.Option("--private", help="A private feature and its range, NAME=LOW,HIGH. Repeatable.")
 ]
 Delta = Annotated[
-    float, typer.Option("--delta", help="What that bound may miss; well below one over the number of records.")
+    float, typer.Option("--delta", help="The additive term delta. Choose it well below 1 / number of records.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite it.")]
-HeadName = Annotated[str, typer.Option("--head", help="linear, wide, mlp or fm.")]
-Draws = Annotated[int, typer.Option("--draws", min=1, help="Sets of simulated labels of each kind.")]
-Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes; all cores if not given.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
+HeadName = Annotated[str, typer.Option("--head", help="Model: linear, wide, mlp or fm.")]
+Draws = Annotated[int, typer.Option("--draws", min=1, help="Number of simulated label sets of each kind.")]
+Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Worker processes; by default one per core.")]
 
 
 def check_out(out: Path | None, force: bool) -> None:
-    """Before minutes of work: a file that can be written, of a kind that is known."""
+    """Check before minutes of work that the file can be written and its suffix is known."""
     if out is None:
         return
     if out.suffix not in (".json", ".html", ".md"):
@@ -64,7 +66,7 @@ def check_out(out: Path | None, force: bool) -> None:
         raise typer.BadParameter(f"'{out}' is a folder.")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with out.open("a"):  # fails now if it must
+        with out.open("a"):  # fails now rather than after the work
             pass
     except OSError as error:
         raise typer.BadParameter(f"'{out}' cannot be written: {error.strerror}.") from None
@@ -75,7 +77,7 @@ def check_out(out: Path | None, force: bool) -> None:
 def read_schema(
     data: Path, path: Path | None, label: str | None, label_bounds: str | None, private: list[str]
 ) -> "Schema":
-    """The schema from its file, or from the options if there is none."""
+    """The schema from its file, or from the other options if there is no file."""
     from conddp.data.readers import read_column_types
     from conddp.data.schema import Schema
 
@@ -118,7 +120,7 @@ def _read_bounds(text: str, *, option: str) -> tuple[float, float]:
 
 @contextmanager
 def on_interrupt(message: str) -> Iterator[None]:
-    """Ctrl-C ends the command with a word on what became of the work."""
+    """On Ctrl-C print the message and exit with 130."""
     try:
         yield
     except KeyboardInterrupt:
@@ -128,7 +130,7 @@ def on_interrupt(message: str) -> Iterator[None]:
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """A name that does not exist is a mistake in the command, not in the program."""
+    """Report a ValueError, such as an unknown name, as a usage error."""
     try:
         yield
     except ValueError as error:

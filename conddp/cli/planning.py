@@ -1,4 +1,4 @@
-"""Commands that look ahead, at no cost: ``plan`` and ``compare``."""
+"""Commands that tell what to expect before a fit, at no privacy cost: ``plan`` and ``compare``."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 __all__ = ["compare", "plan"]
 
-NOTHING_LOST = "Nothing was written, and nothing was spent."
+NOTHING_LOST = "Nothing was written and nothing was spent."
 
 
 def plan(
     data: DataFile,
-    epsilon: Annotated[float, typer.Option(help="Privacy loss of the fit to come.")] = 1.0,
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of the planned fit.")] = 1.0,
     delta: Delta = 1e-6,
     schema: SchemaFile = None,
     label: LabelName = None,
@@ -53,12 +53,12 @@ def plan(
     draws: Draws = 1,
     workers: Workers = None,
     out: Annotated[
-        Path | None, typer.Option(help="File to write: .json to keep the plan, .html or .md for a report.")
+        Path | None, typer.Option(help="File to write: .json for the plan itself, .html or .md for a report.")
     ] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Look at public columns only, and say what a private model can be expected to do. Free."""
+    """Estimate how well a private model will do. Costs no privacy: only public columns are read."""
     from conddp.files import plan_file
     from conddp.report import report_plan
 
@@ -96,20 +96,22 @@ def compare(
     label_bounds: LabelBounds = None,
     private: PrivateColumns = None,
     algorithm: Annotated[
-        list[str] | None, typer.Option(help="An algorithm to try; may be given again. All usable ones if not given.")
+        list[str] | None, typer.Option(help="An algorithm to try. Repeatable; by default all that can be used.")
     ] = None,
-    epsilon: Annotated[list[float] | None, typer.Option(help="A budget; may be given again.")] = None,
-    delta: Annotated[float, typer.Option(help="Of every fit.")] = 1e-6,
+    epsilon: Annotated[
+        list[float] | None, typer.Option(help="A budget. Repeatable; by default 0.25, 0.5, 1, 2 and 4.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="The additive term delta of every fit.")] = 1e-6,
     head: HeadName = "linear",
     draws: Draws = 1,
     workers: Workers = None,
     out: Annotated[
-        Path | None, typer.Option(help="File to write: .json to keep the numbers, .html or .md for a report.")
+        Path | None, typer.Option(help="File to write: .json for the comparison itself, .html or .md for a report.")
     ] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare algorithms on labels simulated from public columns. Free: the real labels are not read."""
+    """Compare algorithms on labels simulated from public columns. Costs no privacy: no real label is read."""
     from conddp.files import compare_file
     from conddp.planning.budgets import EPSILONS
     from conddp.planning.comparison import CANDIDATES

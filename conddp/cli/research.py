@@ -1,4 +1,4 @@
-"""Commands that measure: ``demo`` and ``reproduce``."""
+"""Commands that run experiments: ``demo`` and ``reproduce``."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -11,11 +11,11 @@ from conddp.cli.terminal import print_json, print_plain, show_progress
 
 __all__ = ["ExperimentName", "demo", "reproduce"]
 
-KEPT = "What was measured is kept: the same command goes on from there."
+KEPT = "Finished measurements are kept. Run the same command again to continue."
 
 
 class ExperimentName(StrEnum):
-    """What can be reproduced."""
+    """Experiments that can be reproduced."""
 
     SPECTRA = "spectra"
     SYNTHETIC = "synthetic"
@@ -26,10 +26,8 @@ class ExperimentName(StrEnum):
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the model and report.html.")] = Path("demo_output"),
-    seeds: Annotated[int, typer.Option(min=1, help="Noise seeds per cell of the tables.")] = 5,
-    data: Annotated[
-        list[str] | None, typer.Option(help="A data set by name instead of the two; may be given again.")
-    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Noise seeds per cell of the table.")] = 5,
+    data: Annotated[list[str] | None, typer.Option(help="A data set to use instead of the two. Repeatable.")] = None,
 ) -> None:
     """Fit private models to two data sets that need no download, and write report.html."""
     from conddp.research.demo import run_demo
@@ -39,17 +37,17 @@ def demo(
 
 
 def reproduce(
-    experiment: Annotated[ExperimentName, typer.Argument(help="What to measure again.")],
-    out: Annotated[Path, typer.Option(help="Folder for tables, figures and the page.")] = Path("reproduction"),
+    experiment: Annotated[ExperimentName, typer.Argument(help="The experiment.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tables, figures and page.")] = Path("reproduction"),
     quick: Annotated[bool, typer.Option("--quick", help="Fewer trials, budgets, seeds and epochs.")] = False,
     workers: Workers = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure anew what has been measured before.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore stored results and measure everything again.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the paper's tables and figures again, beside its printed numbers.
+    """Reproduce the paper's tables and figures and show them beside the printed numbers.
 
-    Results are kept as they come: an interrupted run goes on where it was. Everything is tuned on test labels where the
-    paper did so: for public data only.
+    Results are stored as they are measured, so an interrupted run can be continued. Where the paper tuned on test
+    labels, so does this command: use it on public data only.
     """
     from conddp.research.experiments.reproduce import NAMES, reproduce_experiment, reproduce_spectra, write_page
     from conddp.research.experiments.tables import list_sets, make_rich_table
@@ -80,4 +78,4 @@ def reproduce(
 
         print_json({name: [asdict(row) for row in rows] for name, rows in rows_by_name.items()})
     else:
-        print_plain(f"Tables, figures and the page are in {out}: open {page}")
+        print_plain(f"Tables and figures are in {out}. Open {page}")

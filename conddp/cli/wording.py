@@ -1,10 +1,10 @@
-"""Messages of the library in the words of the command line: options instead of arguments, commands instead of calls."""
+"""Library messages rewritten for the command line: options instead of arguments, commands instead of calls."""
 
 import re
 
 __all__ = ["name_options"]
 
-# What the library says, and what the command line says instead.
+# Pattern in a library message, and its replacement.
 OPTIONS = (
     (r"\b([Nn]ame another (?:file|folder))(?! with)", r"\1 with --out"),
     (r"\bpass overwrite=True", "overwrite it with --force"),
@@ -16,7 +16,7 @@ OPTIONS = (
 
 
 def name_options(message: str) -> str:
-    """The message with options and commands in the place of arguments and calls.
+    """Replace arguments and calls in a message by options and commands.
 
     Examples
     --------

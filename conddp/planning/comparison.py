@@ -1,4 +1,4 @@
-"""Algorithms compared on simulated labels, over a range of budgets: free, because no real label takes part."""
+"""Comparison of algorithms on simulated labels over a range of budgets. Costs no privacy: no real label is read."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,8 +42,8 @@ class Comparison:
     num_records, num_public, num_private : int
         Size of the data.
     num_simulated : int
-        Records that labels were made up for: all, or a sample of many. With fewer records errors are larger, so what a
-        sample shows is on the safe side.
+        Records that labels were simulated for: all of them, or a sample if there are many. Fewer records mean larger
+        errors, so a sample is on the safe side.
     head : str
         The model.
     delta : float
@@ -177,10 +177,10 @@ def compare_algorithms(
     num_workers: int | None = 1,
     report: ProgressReport | None = None,
 ) -> Comparison:
-    """Fit algorithms to labels made up from public features, and compare their errors.
+    """Fit algorithms to labels simulated from public features, and compare their errors.
 
     Privacy
-        Sees public columns and declared bounds only: no cost. Labels and private columns are made up.
+        Sees public columns and declared bounds only: no cost. Labels and private columns are simulated.
 
     Parameters
     ----------

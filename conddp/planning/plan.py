@@ -1,4 +1,4 @@
-"""What a private model can be expected to do, said before a label is read."""
+"""Plans: how well a private model will do, estimated before any label is read."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from conddp.theory.design import Design
 __all__ = ["Plan", "make_plan"]
 
 ALGORITHMS = ("auto", "cond-dp", "dpsgd", "rr-on-bins", "mean")
-CLOSE = 1.02  # an algorithm this much better than the default is worth naming it
+CLOSE = 1.02  # an algorithm that is better than the default by this factor is recommended instead
 GOOD = 1.05  # times the error of least squares without privacy
 
 
@@ -34,18 +34,18 @@ class _Parts:
 
 @dataclass(frozen=True)
 class Plan:
-    """What public columns and declared bounds say about a fit.
+    """What to expect of a fit, from public columns and declared bounds.
 
     Parameters
     ----------
     schema : Schema
         The columns.
     epsilon : float
-        The budget that was asked for; ``comparison`` has it among others.
+        The requested budget, one of those of ``comparison``.
     design : Design
         Facts about the public columns.
     comparison : Comparison
-        Errors to be expected, from simulated labels.
+        Expected errors, from simulated labels.
     """
 
     schema: Schema
@@ -56,7 +56,7 @@ class Plan:
     def expect_noise(self) -> list[tuple[float, float, float, float]]:
         """Root mean square noise of predictions from one release, in the label's units, by theory.
 
-        One line per epsilon, with the noise for columns as they are, scaled, and conditioned.
+        One tuple per epsilon, with the noise for raw, scaled and conditioned columns.
         """
         assert self.schema.label.bounds is not None  # Column has made sure
         width, design, neighbouring = self.schema.label.bounds.width, self.design, self.comparison.neighbouring
@@ -88,16 +88,17 @@ class Plan:
         called = "the default algorithm" if name == "auto" else f"algorithm '{name}'"
         yield (
             f"Use {called} with a {head} head. At epsilon {self.epsilon:g} its error on simulated labels is "
-            f"{error:.3f} times that of linear least squares without privacy; the mean alone has {constant:.3f} times."
+            f"{error:.3f} times that of linear least squares without privacy; predicting the mean gives "
+            f"{constant:.3f} times."
         )
         others = {other: value for other, value in errors.items() if other not in (name, "mean")}
         if others:
             runner_up = min(others, key=lambda other: others[other])
-            comes = "does as well, with" if others[runner_up] < error else "comes next, with"
+            comes = "does as well, at" if others[runner_up] < error else "comes next, at"
             yield f"'{runner_up}' {comes} {others[runner_up]:.3f} times."
         if error > 0.97 * constant:
             yield (
-                "That is no better than the mean: at this budget these records cannot carry a model. More records, "
+                "That is no better than the mean: at this budget there are too few records for a model. More records, "
                 "fewer columns or a larger epsilon would help."
             )
         means = dict(zip(self.comparison.epsilons, self.comparison.mean(name), strict=True))
@@ -105,9 +106,9 @@ class Plan:
         if enough and enough[0] < self.epsilon:
             yield f"Epsilon {enough[0]:g} would already be within {GOOD - 1:.0%} of least squares."
         elif enough and enough[0] > self.epsilon:
-            yield f"Within {GOOD - 1:.0%} of least squares it is from epsilon {enough[0]:g} on."
+            yield f"It gets within {GOOD - 1:.0%} of least squares from epsilon {enough[0]:g} on."
         elif not enough:
-            yield f"Within {GOOD - 1:.0%} of least squares it is at none of these budgets."
+            yield f"It gets within {GOOD - 1:.0%} of least squares at none of these budgets."
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Plan":
@@ -162,7 +163,7 @@ def make_plan(
     num_workers: int | None = 1,
     report: ProgressReport | None = None,
 ) -> Plan:
-    """Look at public columns and try algorithms on simulated labels.
+    """Summarize the public columns and try algorithms on simulated labels.
 
     Privacy
         Sees public columns, names and declared bounds only: no cost.
@@ -174,7 +175,7 @@ def make_plan(
     schema : Schema
         Roles and declared bounds of all columns.
     epsilon, delta : float
-        The budget of the fit to come; other epsilons are tried beside it.
+        Budget of the planned fit. Other epsilons are tried too.
     algorithms, head, neighbouring, num_draws, num_workers, report
         As in :func:`~conddp.planning.comparison.compare_algorithms`.
     """

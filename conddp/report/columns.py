@@ -29,10 +29,10 @@ def describe_columns(schema: Schema) -> Section:
         (
             Table("Protected columns", ("column", "role", "declared range"), protected, num_text=3),
             Text(
-                f"Treated as known to everyone, for every record: {join(schema.public, most=40)}. "
-                "So are the number of records and the declared ranges."
+                f"Public columns, taken to be known to everyone: {join(schema.public, most=40)}. "
+                "The number of records and the declared ranges are public too."
                 if schema.public
-                else "No column is public; the number of records and the declared ranges are."
+                else "No column is public. The number of records and the declared ranges are."
             ),
         ),
     )

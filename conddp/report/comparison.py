@@ -1,4 +1,4 @@
-"""What a report says of a comparison on simulated labels."""
+"""The report of a comparison on simulated labels."""
 
 from conddp.planning.comparison import Comparison
 from conddp.report.document import (
@@ -25,7 +25,7 @@ def report_comparison(comparison: Comparison) -> Document:
         "Algorithms compared on simulated labels",
         f"{comparison.num_records:,} records, {comparison.num_public} public and {comparison.num_private} private "
         f"columns. At epsilon {middle:g} the lowest mean error is that of '{best}', {error:.3g} times that of least "
-        "squares without privacy. No label was read, so it costs no privacy.",
+        "squares without privacy. No label was read, so this costs no privacy.",
         (describe_expectations(comparison),),
         NO_LABEL,
     )
@@ -37,7 +37,7 @@ def describe_expectations(comparison: Comparison, epsilon: float | None = None) 
     series = []
     for name in comparison.errors:
         if name == "mean" and len(comparison.errors) > 1:
-            continue  # in the table; in the chart it would hide behind its non-private twin
+            continue  # it is in the table; in the chart it would hide behind the non-private mean
         low, high = comparison.spread(name)
         band = name == "auto"
         series.append(
@@ -67,27 +67,27 @@ def describe_expectations(comparison: Comparison, epsilon: float | None = None) 
     )
     heads = ("algorithm", *(f"epsilon {each:g}" for each in comparison.epsilons))
     text = (
-        f"Labels were made up from the public columns, {comparison.num_simulations} times: linear and not, with weak "
-        "and strong signals, with light and heavy tails. Every algorithm was fitted to them at every budget (delta "
-        f"{comparison.delta:g}, {comparison.head} head, relation {comparison.neighbouring.value}) with its default "
-        "settings. An error is the expected squared error on new labels over that of linear least squares without "
-        "privacy on the same labels; curves are geometric means, and the band around the default goes from its lowest "
-        "to its highest. The real labels may be kinder or harsher; they were not read."
+        f"Labels were simulated from the public columns {comparison.num_simulations} times: linear and nonlinear, with "
+        "weak and strong signals, light-tailed and heavy-tailed. Every algorithm was fitted to them at every budget "
+        f"(delta {comparison.delta:g}, {comparison.head} head, relation {comparison.neighbouring.value}) with its "
+        "default settings. An error is the expected squared error on new labels over that of linear least squares "
+        "without privacy on the same labels. Curves are geometric means; the band around the default spans its lowest "
+        "and highest errors. Real labels may be easier or harder to predict; they were not read."
     )
     if epsilon is not None:
         text += f" The budget of this plan is epsilon {epsilon:g}."
     if comparison.num_simulated < comparison.num_records:
         text += (
-            f" To save time this was done for a random {comparison.num_simulated:,} of the {comparison.num_records:,} "
-            "records; with all of them errors are lower."
+            f" To save time, a random sample of {comparison.num_simulated:,} of the {comparison.num_records:,} records "
+            "was used; errors are lower with all records."
         )
     if comparison.num_private:
-        text += f" The {comparison.num_private} private columns were made up too, within their declared ranges."
+        text += f" The {comparison.num_private} private columns were simulated too, within their declared ranges."
     blocks: list[Block] = [Text(text), chart, Table("Mean error (lowest–highest)", heads, rows)]
     if comparison.skipped:
         skipped = tuple((_name_algorithm(name), reason) for name, reason in comparison.skipped.items())
         blocks.append(Table("Not tried", ("algorithm", "why"), skipped, num_text=2))
-    return Section("Error to be expected", tuple(blocks))
+    return Section("Expected error", tuple(blocks))
 
 
 def _show_range(comparison: Comparison, name: str, place: int) -> str:

@@ -1,4 +1,4 @@
-"""What a report is made of: sections of paragraphs, lists, facts, tables, charts and figures, without their looks."""
+"""The content of a report: sections of paragraphs, lists, facts, tables, charts and figures, without any styling."""
 
 import math
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class Formula:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names with their values."""
+    """Names and their values."""
 
     facts: tuple[tuple[str, str], ...]
 
@@ -63,9 +63,9 @@ class Table:
     rows : tuple of tuple of str
         The cells. A number may have a second line.
     num_text : int
-        So many columns hold text, those after them numbers.
+        Number of leading columns that hold text; the others hold numbers.
     highlighted : tuple of int
-        Places of the rows that stand out.
+        Indices of rows to emphasize.
     """
 
     caption: str
@@ -100,7 +100,7 @@ class Chart:
     Parameters
     ----------
     title : str
-        What is drawn; also what is read out instead of it.
+        What is drawn; also the alternative text for screen readers.
     x_label, y_label : str
         Of the axes.
     x : tuple of float
@@ -157,11 +157,11 @@ class Figure:
     Parameters
     ----------
     title : str
-        What is drawn; also what is read out instead of it.
+        What is drawn; also the alternative text for screen readers.
     svg : str
-        The drawing. It is shown as an image: scripts in it do not run, and its styles and names stay its own.
+        The drawing. It is embedded as an image, so that its scripts do not run and its styles do not affect the page.
     file : str
-        The file that holds it too, for forms of the report that can only link to it.
+        A file with the same drawing, for Markdown, which can only link to it.
     """
 
     title: str
@@ -174,7 +174,7 @@ Block = Text | Bullets | Formula | Facts | Table | Chart | Dots | Figure
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with what follows."""
+    """A heading and the blocks below it."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -189,11 +189,11 @@ class Document:
     title : str
         The heading.
     lead : str
-        What matters most, in a sentence or two.
+        The main point, in a sentence or two.
     sections : tuple of Section
         The rest.
     footnote : str
-        Below it.
+        At the bottom.
     """
 
     title: str
@@ -203,7 +203,7 @@ class Document:
 
 
 def round_up(value: float, digits: int = 3) -> str:
-    """A number that is no smaller than the value, in so many digits."""
+    """The value rounded up to so many digits."""
     if value <= 0:
         return show(value)
     size = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
@@ -216,6 +216,6 @@ def show(value: float) -> str:
 
 
 def join(names: Sequence[str], *, most: int = 12) -> str:
-    """Names in a row, the first ones if there are many."""
+    """Names separated by commas, the first ones if there are many."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -1,4 +1,4 @@
-"""What a report says of a trained model."""
+"""The report of a trained model."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -54,11 +54,11 @@ def report_fit(
     saved : SavedModel
         The model.
     plan : Plan, optional
-        Made from the same public columns; adds the errors to be expected.
+        Made from the same public columns; adds the expected errors.
     more : tuple of Section
         Further sections, after the guarantee.
     footnote : str
-        What stands below a private model.
+        At the bottom of the page of a private model.
     """
     guarantee, ledger = saved.guarantee, saved.ledger
     private = not math.isinf(guarantee.epsilon)
@@ -101,8 +101,8 @@ def _describe_guarantee(guarantee: Guarantee) -> Section:
         f"declared ranges. The chance of ending up with this model, or with any group of models, would have changed by "
         f"a factor of at most {amount}"
         + (f", up to an extra chance of {delta:g}." if delta else ".")
-        + f" Someone who knows everything but which of two values a record has, and holds both for equally likely, "
-        f"will after seeing the model be right with a chance of at most {certain} %."
+        + f" Someone who knows everything except which of two equally likely values a record has, and then sees "
+        f"the model, will be right with a chance of at most {certain} %."
     )
     if guarantee.neighbouring is not Neighbouring.REPLACE:
         plain = (
@@ -111,16 +111,16 @@ def _describe_guarantee(guarantee: Guarantee) -> Section:
             f"chance of {delta:g}. This is the weaker relation, ZERO_OUT."
         )
     if epsilon > WEAK:
-        plain += " A factor as large as this protects hardly anyone: choose a smaller epsilon."
+        plain += " A factor this large protects hardly anyone: choose a smaller epsilon."
     if delta * guarantee.num_records >= 1:
         plain += (
-            f" Delta is not below one over the number of records: it would allow a share of {delta:g} of the records "
-            "to be published as they are. Choose a much smaller one."
+            f" Delta is not below one over the number of records: it would allow a fraction {delta:g} of the records "
+            "to be published unchanged. Choose a much smaller one."
         )
     differ = f"differ in one record's {whose}"
     if guarantee.neighbouring is not Neighbouring.REPLACE:
         differ = (
-            f"are the same but for one record whose {whose} adds to one and is a null that adds nothing in the other"
+            f"are the same except for one record, whose {whose} contributes to one of them and nothing to the other"
         )
     power = math.log10(delta) if delta else 0.0
     tiny = f"10^{power:.0f}" if abs(power - round(power)) < 1e-9 else f"{delta:g}"
@@ -159,13 +159,13 @@ def _describe_ledger(ledger: PrivacyLedger) -> Section:
     return Section(
         "What was spent",
         (
-            Text("As it was when this model was saved; later fits on the same ledger are not in it."),
+            Text("The ledger when this model was saved. Later fits charged to it are not listed."),
             Table("The ledger", ("when (UTC)", "what", "why", "epsilon", "delta"), rows, num_text=3),
             Facts(
                 (
                     ("budget", str(ledger.budget)),
                     ("spent", str(ledger.spent)),
-                    ("left at that time", str(ledger.remaining)),
+                    ("remaining at that time", str(ledger.remaining)),
                     ("relation", ledger.neighbouring.value),
                 )
             ),
@@ -191,9 +191,9 @@ def _describe_model(model: FittedModel, schema: Schema, diagnostics: Diagnostics
         return Section("The model", tuple(blocks))
     blocks.append(
         Text(
-            "The standard deviation is what the releases leave unknown of a coefficient because of the noise, which is "
-            "known exactly, and for CondNewton also because of sampling and shrinkage. It does not cover the bias from "
-            "clamping, which skewed labels can have."
+            "The standard deviation of a coefficient covers the noise of the releases, whose scale is known exactly, "
+            "and for CondNewton also sampling and shrinkage. It does not cover the bias that clamping has on skewed "
+            "labels."
         )
     )
     units = (*design.deviations, *(bounds.width / math.sqrt(12) for bounds in model.private_bounds))
@@ -215,11 +215,13 @@ def _describe_course(diagnostics: Diagnostics) -> Section:
         return Section("How training went", ())
     series = [Series("distance of predictions from the final model's", diagnostics.distances)]
     if diagnostics.residual_deviations:
-        series.append(Series("standard deviation that residuals are believed to have", diagnostics.residual_deviations))
+        series.append(Series("estimated standard deviation of the residuals", diagnostics.residual_deviations))
     return Section(
         "How training went",
         (
-            Text("From released numbers only: no loss on the data was computed, which would have cost privacy."),
+            Text(
+                "Computed from released numbers only. A loss on the data was not computed: it would have cost privacy."
+            ),
             Chart(
                 "The course of training, from released numbers",
                 "release",

@@ -1,4 +1,4 @@
-"""What a report says of a plan."""
+"""The report of a plan."""
 
 import math
 
@@ -17,7 +17,7 @@ __all__ = ["report_plan"]
 
 
 def report_plan(plan: Plan) -> Document:
-    """Report of a plan. No label has been read for it."""
+    """Report of a plan, for which no label was read."""
     bounds, design = plan.schema.label.bounds, plan.design
     assert bounds is not None  # Column has made sure
     rows = tuple(tuple(show(value) for value in line) for line in plan.expect_noise())
@@ -30,7 +30,8 @@ def report_plan(plan: Plan) -> Document:
                 f"square, in the label's units; its declared range is {bounds.width:g} wide). Conditioning divides the "
                 f"noise by {math.sqrt(design.plain_cost / design.conditioned_cost):.3g} against the columns as they "
                 f"are, and by {math.sqrt(design.scaled_cost / design.conditioned_cost):.3g} against scaled columns. "
-                "The default algorithm does better than one release, by narrowing its windows step by step."
+                "The default algorithm does better: it takes several steps and narrows the range that residuals "
+                "are clamped to."
             ),
             Table(
                 "Noise of predictions from one release",
@@ -42,7 +43,7 @@ def report_plan(plan: Plan) -> Document:
     return Document(
         f"Plan for a private model of '{plan.schema.label.name}'",
         f"Made from {len(plan.design.columns)} public columns of {plan.design.num_records:,} records. No label and no "
-        "private column was read, so it costs no privacy.",
+        "private column was read, so this costs no privacy.",
         (
             Section("Recommendation", (Text(plan.recommendation),)),
             describe_expectations(plan.comparison, plan.epsilon),

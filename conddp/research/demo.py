@@ -1,4 +1,4 @@
-"""Private regression on data that need no download: ``conddp demo``.
+"""The demo: private regression on data that need no download.
 
 Two data sets: the paper's synthetic design with a decaying spectrum, and the RAND Health Insurance Experiment, where
 the terms of the insurance plan are public and the health and the doctor's visits of a person are not.
@@ -29,7 +29,9 @@ from conddp.theory.design import Design
 
 __all__ = ["load_randhie", "run_demo"]
 
-MEASURED = "The measured errors look at labels and are not private; everything else is public, declared or released."
+MEASURED = (
+    "Measured errors were computed from labels and are not private. Everything else is public, declared or released."
+)
 ALGORITHMS: dict[str, Algorithm] = {"default": Auto(), "Cond-DP": CondDP(), "DPSGD": DPSGD()}
 
 RANDHIE = Schema.of(
@@ -84,7 +86,7 @@ def report_sweep(title: str, sweep: Sweep) -> Section:
         f"Measured: {title}",
         (
             Text(
-                "These data need no protection, so errors can be measured on a fifth of the records that was held out: "
+                "These data need no protection, so errors can be measured on a held-out fifth of the records: "
                 f"mean and standard deviation over {sweep.num_seeds} noise seeds, relation REPLACE, delta {DELTA:g}, "
                 "nothing tuned."
             ),
@@ -136,18 +138,18 @@ def run_demo(out: Path, *, num_seeds: int = 5, names: Sequence[str] = ()) -> Pat
         print_table(title, sweep)
         measured.append(report_sweep(title, sweep))
     page = _make_page(dataset, out, tuple(reversed(measured)))
-    print(f"\nThe page about it all: {page}")
+    print(f"\nReport: {page}")
     return page
 
 
 def _clear(out: Path) -> None:
-    """Make an empty folder, or empty one that an earlier demo has made; nobody else's files are touched."""
+    """Make the folder, or remove what an earlier demo wrote to it; other files are never touched."""
     mark = out / "made_by_conddp_demo"
     if mark.exists():
         shutil.rmtree(out / "model", ignore_errors=True)
         (out / "report.html").unlink(missing_ok=True)
     elif out.exists() and any(out.iterdir()):
-        raise SchemaError(f"the folder '{out}' is not empty, and no demo has made it. Name another folder.")
+        raise SchemaError(f"the folder '{out}' is not empty and was not made by an earlier demo. Name another folder.")
     out.mkdir(parents=True, exist_ok=True)
     mark.touch()
 
@@ -162,10 +164,10 @@ def _make_page(dataset: Records, out: Path, sections: tuple[Section, ...]) -> Pa
         private=None if private is None else dict(zip(private.names, private.bounds, strict=True)),
     )
     plan = make_plan(dataset.public, schema, num_workers=None)
-    print(f"\nPlan for the last one, without a look at its labels: {plan.recommendation}")
+    print(f"\nPlan for the last data set, made without its labels: {plan.recommendation}")
     ledger = PrivacyLedger(PrivacyBudget(1.0, DELTA))
     result = Auto().fit(dataset, PrivacyBudget(1.0, DELTA), ledger=ledger)
-    print(f"\nA fit of the default to it promises:\n{result.guarantee}")
+    print(f"\nGuarantee of a fit with the default algorithm:\n{result.guarantee}")
     folder = out / "model"
     save_model(folder, result, schema, ledger, Design.of(dataset.public))
     return write_report(report_fit(load_model(folder), plan, sections, footnote=MEASURED), out / "report.html")

@@ -1,4 +1,4 @@
-"""What an experiment is: data sets, methods and budgets, and the cell of the table that each combination makes."""
+"""Experiments: data sets, methods and budgets; each combination is a cell of a table."""
 
 import hashlib
 import json
@@ -53,13 +53,13 @@ class Method:
     name : str
         As the paper calls it.
     algorithm : Algorithm
-        With its own defaults, for fits that tune nothing.
+        With its default settings, for fits without tuning.
     search : Search, optional
-        What is tuned on the test loss under the paper's accounting; None runs the method as it comes and nothing else.
+        Settings to tune on the test loss under the paper's accounting. None runs the method with its defaults only.
     tuned : Descent, optional
-        The algorithm for the tuned runs, if it is not the same.
+        The algorithm of the tuned runs, if it is another one.
     untuned : bool
-        Whether the method also runs as it comes.
+        Whether the method also runs with its defaults.
     head : Head, optional
         The model, if it is not the experiment's.
     """
@@ -74,7 +74,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Cell:
-    """One number to measure: everything that it depends on.
+    """One number to measure, with everything that it depends on.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Cell:
         "paper": ZERO_OUT, tuned on the test loss, the paper's preparation of the data. "ours": REPLACE, nothing tuned,
         our preparation.
     epsilon : float
-        With delta 1e-6; infinite without noise.
+        Budget, with delta 1e-6; infinite for no noise.
     head : Head
         The model.
     schedule : Schedule
@@ -105,7 +105,7 @@ class Cell:
 
     @property
     def key(self) -> dict[str, Any]:
-        """What the result depends on, short enough to be a line in a file."""
+        """What the result depends on, as a short key for the cache."""
         method = self.method
         declaration = repr((method.algorithm, self.head, self.num_seeds))
         if self.accounting == "paper":
@@ -126,21 +126,21 @@ class Cell:
 
     @property
     def work(self) -> float:
-        """Rough size of the work, in record visits, for planning and for the time that is left."""
+        """Rough size of the work in record visits, to order cells and estimate the remaining time."""
         if self.accounting == "ours" or self.method.search is None:
             return 1e7
         n, d = load_split(self.data, "paper").train.public.values.shape
         search = self.method.search
         runs, alive, before = float(search.finalists * self.num_seeds), len(search.trials), 0.0
-        for share, keep in search.rungs:
-            runs, alive, before = runs + alive * (share - before), keep, share
+        for fraction, keep in search.rungs:
+            runs, alive, before = runs + alive * (fraction - before), keep, fraction
         records = min(n, self.schedule.batch_size or n)
         parameters = self.head.layout(d, 0).size
         return float(runs * self.schedule.num_steps(n) * parameters * (records + 40))
 
     def compute(self) -> "Result":
         """Measure."""
-        started = time.process_time()  # of this core: other work on the machine does not count
+        started = time.process_time()  # CPU time: other work on the machine does not count
         split = load_split(self.data, self.accounting)
         setting: Mapping[str, Any] = {}
         errors: tuple[float, ...] = ()
@@ -173,7 +173,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Result:
-    """What a cell came to.
+    """The result of a cell.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table and a figure of the paper, to be measured again.
+    """A table and a figure of the paper to reproduce.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ class Experiment:
     num_seeds : int
         Runs of each cell.
     reference : {"least squares", "lowest cell"}
-        What ratios are taken to: least squares, or the lowest of the cells without privacy.
+        Denominator of ratios: least squares, or the lowest of the cells without privacy.
     """
 
     name: str
@@ -255,7 +255,7 @@ class Experiment:
     reference: Literal["least squares", "lowest cell"] = "least squares"
 
     def cells(self) -> Iterator[Cell]:
-        """All cells of the sets that are at hand."""
+        """All cells of the sets on this machine."""
         for data in self.sets_at_hand():
             for method in self.methods:
                 for epsilon in self.epsilons:
@@ -280,7 +280,7 @@ def measure_cells(cells: Iterable[Cell], cache: ContentCache, **options: Any) ->
 
 @cache
 def _digest_code() -> str:
-    """Of the rooms that a fit depends on: defaults change, and fits that tune nothing are quickly redone."""
+    """Digest of the code that a fit depends on: defaults change, and untuned fits are quick to repeat."""
     package = Path(conddp.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
@@ -301,5 +301,5 @@ def is_at_hand(data: str) -> bool:
 
 
 def is_sample(data: str) -> bool:
-    """Whether only a sample of it is."""
+    """Whether only a sample of it is on this machine."""
     return not data.startswith("synthetic") and locate_dataset(data)[1]

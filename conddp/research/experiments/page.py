@@ -1,4 +1,4 @@
-"""Everything that was reproduced, on one page: Markdown for the documentation, a report to look at."""
+"""All reproduced results on one page: Markdown for the documentation, and an HTML report."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -58,7 +58,7 @@ class ExperimentResults:
 
     @property
     def remarks(self) -> list[str]:
-        """What is absent."""
+        """Data sets that were not measured."""
         remarks = []
         measured = list_sets(self.rows)
         for data in self.experiment.sets:
@@ -68,7 +68,7 @@ class ExperimentResults:
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """What is absent, and what the results say beside the paper."""
+        """Data sets that were not measured, and how the results compare with the paper."""
         return (*self.remarks, *state_claims(self.experiment.name, self.rows))
 
 
@@ -89,7 +89,7 @@ def render_page_markdown(results: Sequence[ExperimentResults], spectra: str) -> 
 def report_reproduction(
     results: Sequence[ExperimentResults], figures: Mapping[str, str], spectra: str = ""
 ) -> Document:
-    """The page to look at.
+    """The page as a report.
 
     Parameters
     ----------

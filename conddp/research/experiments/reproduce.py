@@ -1,4 +1,4 @@
-"""Run an experiment and write all that comes of it."""
+"""Run an experiment and write its tables, figures and page."""
 
 import os
 import time
@@ -40,7 +40,7 @@ def reproduce_experiment(
 ) -> list[Row]:
     """Measure an experiment and write its table (CSV, Markdown) and figure (SVG, PNG) to a folder.
 
-    Results are kept in the user's cache: an interrupted run goes on where it was, a finished one is only drawn again.
+    Results are stored in the user's cache: an interrupted run continues, and a finished one is only drawn again.
 
     Privacy
         Tunes on test labels and reads them: for data that need no protection.
@@ -56,7 +56,7 @@ def reproduce_experiment(
     num_workers : int, optional
         Processes; all cores if None.
     fresh : bool
-        Measure anew what has been measured before.
+        Measure again what is in the cache.
     report : callable, optional
         See :func:`~conddp.planning.runner.run_cells`.
     """
@@ -89,7 +89,7 @@ def reproduce_experiment(
 
 
 def reproduce_spectra(out: Path) -> str:
-    """Write the singular values of all data sets at hand (CSV, SVG, PNG) and a table about them, which is returned."""
+    """Write the singular values of all data sets on this machine (CSV, SVG, PNG) and a table, which is returned."""
     require_package("matplotlib", extra="reproduce", purpose="drawing figures")
     summaries = list_spectra()
     out.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ def reproduce_spectra(out: Path) -> str:
 
 
 def write_page(out: Path) -> tuple[Path, Path]:
-    """One page, as Markdown and as HTML, about everything that a folder holds.
+    """Write one page on all results in a folder, as Markdown and as HTML.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Spectra of the public features of all data sets at hand."""
+"""Spectra of the public features of all data sets on this machine."""
 
 import csv
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ SPECTRUM_SETS = ("synthetic 0", "synthetic 0.2", "synthetic 0.5", "synthetic 1",
 
 @dataclass(frozen=True)
 class DesignSummary:
-    """What the public features of a training set look like: columns as they are, no intercept, as in the paper.
+    """Summary of the public features of a training set: raw columns, no intercept, as in the paper.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class DesignSummary:
     num_records, num_columns : int
         Of the training part.
     singular_values : tuple of float
-        Falling.
+        In decreasing order.
     largest_leverage : float
         Largest diagonal entry of the projection onto the columns, between d/n and 1.
     """
@@ -47,7 +47,7 @@ class DesignSummary:
 
     @property
     def stable_rank(self) -> float:
-        """Sum of squared singular values over the largest of them: how many directions matter."""
+        """Sum of squared singular values over the largest of them: the number of directions that matter."""
         squared = np.square(self.singular_values)
         return float(squared.sum() / squared.max())
 
@@ -63,7 +63,7 @@ def summarize_design(data: str) -> DesignSummary:
 
 
 def list_spectra() -> list[DesignSummary]:
-    """Summaries of all sets at hand."""
+    """Summaries of all sets on this machine."""
     return [summarize_design(data) for data in SPECTRUM_SETS if is_at_hand(data)]
 
 

@@ -1,8 +1,8 @@
-"""Many configurations of noisy descent at once, tuned on the test loss as the paper did.
+"""Tuning of noisy descent on the test loss, as in the paper; many configurations are trained at once.
 
 Privacy
-    Nothing here is private: labels of the test set choose the winner, and only the runs themselves are noisy. For
-    experiments on data that need no protection.
+    Not private: test labels choose the winner, and only the runs themselves are noisy. For experiments on data that
+    need no protection.
 """
 
 import math
@@ -30,12 +30,12 @@ from conddp.training.optimizers import Adam
 
 __all__ = ["Schedule", "Tuned", "tune"]
 
-PRECISION = np.float32  # half the time of float64; a run's noise is far above its rounding
+PRECISION = np.float32  # half the time of float64; the noise of a run is far above its rounding error
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long every run is.
+    """Length of every run.
 
     Parameters
     ----------
@@ -49,11 +49,11 @@ class Schedule:
     batch_size: int | None = None
 
     def num_steps(self, num_records: int) -> int:
-        """Steps in so many epochs."""
+        """Number of steps."""
         return self.num_epochs * (1 if self.batch_size is None else math.ceil(num_records / self.batch_size))
 
     def sampling_probability(self, num_records: int) -> float:
-        """Chance of a record to take part in a step."""
+        """Probability that a record takes part in a step."""
         return 1.0 if self.batch_size is None else min(1.0, self.batch_size / num_records)
 
 
@@ -67,7 +67,7 @@ class Tuned:
 
 @dataclass(frozen=True)
 class _Run:
-    """What all runs of one search share."""
+    """Settings shared by all runs of a search."""
 
     split: Split
     algorithm: Descent
@@ -127,7 +127,7 @@ class _Lane:
         self.optimizer = Adam(np.array([trial.learning_rate for trial in self.trials]))
 
     def advance(self, until: int) -> None:
-        """Train up to so many steps in all."""
+        """Train until ``until`` steps are done in total."""
         split = self.run.split
         bounds = split.train.label.bounds
         label = bounds.clamp(split.train.label.values).astype(PRECISION)
@@ -155,7 +155,7 @@ class _Lane:
             self.done += num_steps
             self.left -= num_steps
 
-    @np.errstate(all="ignore")  # a configuration that has diverged is told by its error
+    @np.errstate(all="ignore")  # a diverged configuration shows in its error
     def errors(self) -> list[float]:
         """Test error of every configuration; infinite where it has diverged."""
         split, head = self.run.split, self.run.head
@@ -168,7 +168,7 @@ class _Lane:
         return errors
 
     def keep(self, kept: Sequence[int]) -> None:
-        """Go on with these configurations only."""
+        """Continue with these configurations only."""
         index = list(kept)
         self.trials = [self.trials[number] for number in index]
         self.seeds = [self.seeds[number] for number in index]
@@ -195,7 +195,7 @@ def tune(
     split : Split
         Data, split and error.
     algorithm : Descent
-        Says how features are conditioned, and when that ends.
+        Decides how features are conditioned, and until which step.
     head : Head
         The model.
     epsilon : float
@@ -203,11 +203,11 @@ def tune(
     schedule : Schedule
         Epochs and batches.
     search : Search
-        What is tried.
+        The configurations to try.
     num_seeds : int
         Runs of each finalist.
     neighbouring : Neighbouring
-        The relation under which epsilon is meant; the paper's accounting is ``ZERO_OUT``.
+        The relation that epsilon refers to; the paper's accounting is ``ZERO_OUT``.
     """
     n = split.train.num_records
     noise_multiplier = 0.0
@@ -245,9 +245,9 @@ def _make_lanes(run: _Run, trials: Sequence[Trial], num_seeds: int) -> list[_Lan
 def _thin_out(run: _Run, search: Search) -> list[Trial]:
     """The finalists, best first."""
     lanes, best = _make_lanes(run, search.trials, 1), list(search.trials)
-    for share, keep in search.rungs:
+    for fraction, keep in search.rungs:
         for lane in lanes:
-            lane.advance(max(1, round(share * run.num_steps)))
+            lane.advance(max(1, round(fraction * run.num_steps)))
         scored = [(error, lane, index) for lane in lanes for index, error in enumerate(lane.errors())]
         ranked = sorted(scored, key=lambda entry: entry[0])[:keep]
         best = [lane.trials[index] for _, lane, index in ranked]
