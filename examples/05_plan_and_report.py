@@ -1,4 +1,4 @@
-"""From a file to a page for whoever answers for the data: plan for free, fit once, report.
+"""From a file to a report for the privacy officer: plan for free, fit once, report.
 
 The same as ``conddp plan``, ``conddp fit`` and ``conddp report``.
 """

@@ -263,7 +263,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(Cell, "compute", count)
     reports: list[tuple[int, int, float]] = []
-    results = measure_cells(cells, cache, num_workers=1, report=lambda *args: reports.append(args))
+    results = measure_cells(cells, cache, num_workers=1, callback=lambda *args: reports.append(args))
     assert sorted(map(str, computed)) == sorted(map(str, cells))  # each of them once
     assert reports[0][:2] == (3, len(cells)) and reports[-1] == (len(cells), len(cells), 0.0)
     again = measure_cells(cells, cache, num_workers=1)

@@ -102,7 +102,7 @@ def test_a_set_is_fetched_checked_and_loaded(
     (folder / "archive").write_bytes(make())
     expect(monkeypatch, name, content, f"{address}/archive")
     seen: list[tuple[int, int]] = []
-    path = fetch_dataset(name, report=lambda done, total: seen.append((done, total)))
+    path = fetch_dataset(name, callback=lambda done, total: seen.append((done, total)))
     assert path == data_folders()[-1] / DATASETS[name].file
     assert gzip.decompress(path.read_bytes()) == content
     assert seen[-1][0] == seen[-1][1] == len(make())

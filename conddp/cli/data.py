@@ -39,7 +39,7 @@ def fetch_data(
     from conddp.research.fetching import fetch_dataset
 
     with usage_errors(), show_progress(f"fetching {name}") as advance:
-        path = fetch_dataset(name, url=url, report=lambda done, total: advance(done, total or None))
+        path = fetch_dataset(name, url=url, callback=lambda done, total: advance(done, total or None))
     print_plain(f"{name}: {path}")
 
 

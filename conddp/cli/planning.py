@@ -72,7 +72,7 @@ def plan(
             head=head,
             num_draws=draws,
             num_workers=workers,
-            report=advance,
+            callback=advance,
         )
     _write(made, report_plan(made), out)
     if as_json:
@@ -128,7 +128,7 @@ def compare(
             head=head,
             num_draws=draws,
             num_workers=workers,
-            report=advance,
+            callback=advance,
         )
     _write(made, report_comparison(made), out)
     if as_json:

@@ -66,7 +66,7 @@ def reproduce(
                 quick=quick,
                 num_workers=workers,
                 fresh=fresh,
-                report=lambda done, total, left: advance(done, total, left),
+                callback=lambda done, total, left: advance(done, total, left),
             )
         rows_by_name[name] = rows
         if not as_json:

@@ -3,7 +3,7 @@
 from conddp.planning.budgets import DELTA, EPSILONS
 from conddp.planning.comparison import Comparison, compare_algorithms
 from conddp.planning.plan import Plan, make_plan
-from conddp.planning.runner import ProgressReport, Store, WorkerDied, run_cells
+from conddp.planning.runner import ProgressCallback, Store, WorkerDied, run_cells
 from conddp.planning.storage import load_record, save_record
 
 __all__ = [
@@ -11,7 +11,7 @@ __all__ = [
     "EPSILONS",
     "Comparison",
     "Plan",
-    "ProgressReport",
+    "ProgressCallback",
     "Store",
     "WorkerDied",
     "compare_algorithms",

@@ -18,7 +18,7 @@ from conddp.estimators import ALGORITHMS, HEADS
 from conddp.labels.simulation import FAMILIES, simulate
 from conddp.planning.budgets import DELTA, EPSILONS
 from conddp.planning.decoding import decode, require
-from conddp.planning.runner import ProgressReport, run_cells
+from conddp.planning.runner import ProgressCallback, run_cells
 from conddp.privacy.accounting import check_delta
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
@@ -175,7 +175,7 @@ def compare_algorithms(
     neighbouring: Neighbouring = Neighbouring.REPLACE,
     num_draws: int = 1,
     num_workers: int | None = 1,
-    report: ProgressReport | None = None,
+    callback: ProgressCallback | None = None,
 ) -> Comparison:
     """Fit algorithms to labels simulated from public features, and compare their errors.
 
@@ -202,7 +202,7 @@ def compare_algorithms(
         Sets of labels from each family of :data:`conddp.labels.simulation.FAMILIES`.
     num_workers : int, optional
         Processes; as many as there are cores if None.
-    report : callable, optional
+    callback : callable, optional
         Called with the number of steps done, of all steps, and the seconds left.
     """
     if len(public_features.values) < 2:
@@ -222,7 +222,7 @@ def compare_algorithms(
     setting = replace(setting, algorithms=usable)
     labels = [(family, draw) for family in range(len(FAMILIES)) for draw in range(num_draws)]
     cells = [_Cell(family, draw, epsilon) for family, draw in labels for epsilon in epsilons]
-    answers = run_cells(cells, partial(_compute, setting), num_workers=num_workers, report=report)
+    answers = run_cells(cells, partial(_compute, setting), num_workers=num_workers, callback=callback)
     for answer in answers.values():
         skipped |= answer.skipped
     errors = {

@@ -10,7 +10,7 @@ from conddp.data.schema import Schema
 from conddp.planning.budgets import DELTA, EPSILONS
 from conddp.planning.comparison import Comparison, compare_algorithms
 from conddp.planning.decoding import decode, require
-from conddp.planning.runner import ProgressReport
+from conddp.planning.runner import ProgressCallback
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.theory.design import Design
@@ -161,7 +161,7 @@ def make_plan(
     neighbouring: Neighbouring = Neighbouring.REPLACE,
     num_draws: int = 1,
     num_workers: int | None = 1,
-    report: ProgressReport | None = None,
+    callback: ProgressCallback | None = None,
 ) -> Plan:
     """Summarize the public columns and try algorithms on simulated labels.
 
@@ -176,7 +176,7 @@ def make_plan(
         Roles and declared bounds of all columns.
     epsilon, delta : float
         Budget of the planned fit. Other epsilons are tried too.
-    algorithms, head, neighbouring, num_draws, num_workers, report
+    algorithms, head, neighbouring, num_draws, num_workers, callback
         As in :func:`~conddp.planning.comparison.compare_algorithms`.
     """
     positive(epsilon=epsilon)
@@ -190,6 +190,6 @@ def make_plan(
         neighbouring=neighbouring,
         num_draws=num_draws,
         num_workers=num_workers,
-        report=report,
+        callback=callback,
     )
     return Plan(schema, float(epsilon), Design.of(public_features), comparison)

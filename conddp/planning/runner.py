@@ -19,9 +19,9 @@ from threadpoolctl import threadpool_limits
 from conddp.cache import ContentCache
 from conddp.errors import CondDPError
 
-__all__ = ["ProgressReport", "Store", "WorkerDied", "run_cells"]
+__all__ = ["ProgressCallback", "Store", "WorkerDied", "run_cells"]
 
-ProgressReport = Callable[[int, int, float], None]  # cells done, cells in all, seconds left
+ProgressCallback = Callable[[int, int, float], None]  # cells done, cells in all, seconds left
 
 
 class WorkerDied(CondDPError, RuntimeError):  # noqa: N818  (reads as what happened)
@@ -67,7 +67,7 @@ def run_cells(
     store: Store[CellT, ResultT] | None = None,
     num_workers: int | None = None,
     fresh: bool = False,
-    report: ProgressReport | None = None,
+    callback: ProgressCallback | None = None,
 ) -> dict[CellT, ResultT]:
     """Results of all cells, from the store or computed.
 
@@ -86,7 +86,7 @@ def run_cells(
         Processes; as many as there are cores if None. With 1 all is done in this process.
     fresh : bool
         Also compute what is in the store, and replace it.
-    report : callable, optional
+    callback : callable, optional
         Called with the number of finished cells, the number of cells, and the estimated seconds left.
     """
     cells = list(dict.fromkeys(cells))
@@ -103,11 +103,11 @@ def run_cells(
         if store:
             store.cache.put(keys[cell], store.encode(result))
         results[cell] = result
-        if report is not None:
-            report(len(results), len(cells), clock.left(cell.work))
+        if callback is not None:
+            callback(len(results), len(cells), clock.left(cell.work))
 
-    if report is not None:
-        report(len(results), len(cells), 0.0 if not missing else math.nan)
+    if callback is not None:
+        callback(len(results), len(cells), 0.0 if not missing else math.nan)
     num_workers = min(num_workers or _count_cores(), max(len(missing), 1))
     if num_workers == 1:
         for cell in missing:

@@ -22,14 +22,14 @@ TIMEOUT = 60  # seconds without an answer
 CHUNK = 1 << 16
 LARGEST = 1 << 30  # bytes, far above any archive here: a larger answer is something else
 
-Report = Callable[[int, int], None]  # bytes so far, bytes in all or 0 if unknown
+ProgressCallback = Callable[[int, int], None]  # bytes so far, bytes in all or 0 if unknown
 
 
 class FetchFailed(CondDPError, OSError):  # noqa: N818  (reads as what happened)
     """A data set could not be downloaded."""
 
 
-def fetch_dataset(name: str, *, url: str | None = None, report: Report | None = None) -> Path:
+def fetch_dataset(name: str, *, url: str | None = None, callback: ProgressCallback | None = None) -> Path:
     """Download a data set, check its digest and store it in the user's cache.
 
     Nothing is written unless the content has the known digest.
@@ -40,7 +40,7 @@ def fetch_dataset(name: str, *, url: str | None = None, report: Report | None = 
         The data set.
     url : str, optional
         Another address of the same archive.
-    report : callable, optional
+    callback : callable, optional
         Called with the bytes so far and in all.
 
     Returns
@@ -59,7 +59,7 @@ def fetch_dataset(name: str, *, url: str | None = None, report: Report | None = 
     if not source.file:
         raise FetchFailed(f"data set '{name}' cannot be fetched: {source.note}. Page: {source.url}")
     place = url or source.url
-    archive = _download(place, report)
+    archive = _download(place, callback)
     content = _find_member(archive, source, place)
     content = CONVERTERS.get(name, bytes)(content)
     check_digest(content, source.digests, what=f"what {place} holds for '{name}'")
@@ -68,7 +68,7 @@ def fetch_dataset(name: str, *, url: str | None = None, report: Report | None = 
     return path
 
 
-def _download(url: str, report: Report | None) -> bytes:
+def _download(url: str, callback: ProgressCallback | None) -> bytes:
     received = io.BytesIO()
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "conddp"})
@@ -78,8 +78,8 @@ def _download(url: str, report: Report | None) -> bytes:
                 received.write(chunk)
                 if received.tell() > LARGEST:
                     raise FetchFailed(f"{url} sends more than {LARGEST >> 20} MB, more than any data set known here.")
-                if report is not None:
-                    report(received.tell(), total)
+                if callback is not None:
+                    callback(received.tell(), total)
     except (URLError, HTTPException, OSError, ValueError) as error:
         if isinstance(error, FetchFailed):
             raise

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from conddp.cache import ContentCache, cache_folder
 from conddp.errors import CondDPError, require_package
-from conddp.planning.runner import ProgressReport
+from conddp.planning.runner import ProgressCallback
 from conddp.report import write_report
 from conddp.research.datasets import DATASETS
 from conddp.research.experiments.catalogue import EXPERIMENTS, make_quick
@@ -36,7 +36,7 @@ def reproduce_experiment(
     quick: bool = False,
     num_workers: int | None = None,
     fresh: bool = False,
-    report: ProgressReport | None = None,
+    callback: ProgressCallback | None = None,
 ) -> list[Row]:
     """Measure an experiment and write its table (CSV, Markdown) and figure (SVG, PNG) to a folder.
 
@@ -57,7 +57,7 @@ def reproduce_experiment(
         Processes; all cores if None.
     fresh : bool
         Measure again what is in the cache.
-    report : callable, optional
+    callback : callable, optional
         See :func:`~conddp.planning.runner.run_cells`.
     """
     require_package("matplotlib", extra="reproduce", purpose="drawing figures")
@@ -69,7 +69,7 @@ def reproduce_experiment(
         )
     started = time.monotonic()
     cache = ContentCache(cache_folder() / RESULTS)
-    results = measure_cells(experiment.cells(), cache, num_workers=num_workers, fresh=fresh, report=report)
+    results = measure_cells(experiment.cells(), cache, num_workers=num_workers, fresh=fresh, callback=callback)
     rows = make_rows(experiment, results)
     work = sum(result.seconds for result in results.values())
     command = f"`conddp reproduce {name}{' --quick' if quick else ''}`"
