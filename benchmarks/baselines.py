@@ -7,15 +7,15 @@ nothing tuned, split random_state=42, mean over noise seeds. "--" where an algor
 """
 
 import argparse
+import math
 
 from conddp.algorithms import ALGORITHMS, RandomizedLabels, RROnBins
 from conddp.algorithms.algorithm import Algorithm
-from conddp.errors import NotCalibrated
+from conddp.planning import EPSILONS
 from conddp.research.datasets import load_dataset
-from conddp.research.evaluation import Evaluation
+from conddp.research.split import Split
 
 SAME = ("auto", "non-private")  # auto is cond-newton on these sets; the other is the unit
-EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 # Test MSE of RR-on-Bins and of non-private Cond-DP as printed in the paper's table of linear models, and the square of
 # the unit of its labels in ours: energy is scaled there from [10, 1080] to [0, 1].
@@ -36,21 +36,17 @@ def main() -> None:
     algorithms["rr-on-bins, as published"] = RROnBins(recalibrate=False, smoothing=0.0)
     algorithms["unbiased-rr, as published"] = RandomizedLabels(randomizer="unbiased", recalibrate=False, smoothing=0.0)
     for data in arguments.data:
-        evaluation = Evaluation.of(load_dataset(data))
+        split = Split.of(load_dataset(data))
         print(f"\n| {data} | " + " | ".join(f"{epsilon:g}" for epsilon in EPSILONS) + " |\n" + "|---" * 6 + "|")
         for name, algorithm in algorithms.items():
-            cells = []
-            for epsilon in EPSILONS:
-                try:
-                    cells.append(f"{evaluation.compute_ratio(algorithm, epsilon, num_seeds=arguments.seeds):.3f}")
-                except NotCalibrated:
-                    cells.append("--")
+            ratios = split.sweep({name: algorithm}, seeds=range(arguments.seeds)).compute_ratios(name)
+            cells = ["--" if math.isnan(ratio) else f"{ratio:.3f}" for ratio in ratios]
             print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
         if data in PRINTED:
             printed, best, unit = PRINTED[data]
-            for title, by in (("its own optimum", best), ("ours", evaluation.optimum / unit)):
-                ratios = " | ".join(f"{value / by:.3f}" for value in printed)
-                print(f"| RR-on-Bins, paper, over {title} | {ratios} |")
+            for title, by in (("its own optimum", best), ("ours", split.optimum / unit)):
+                shown = " | ".join(f"{value / by:.3f}" for value in printed)
+                print(f"| RR-on-Bins, paper, over {title} | {shown} |")
 
 
 if __name__ == "__main__":

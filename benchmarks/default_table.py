@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from other_sets import HELD_OUT, LOOKED_AT
-from rivals import EPSILONS, SEEDS, SPLITS
+from rivals import SEEDS, SPLITS
 from sets import load
 
 from conddp.algorithms import Auto, CondNewton
@@ -24,8 +24,9 @@ from conddp.heads.head import Head
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
 from conddp.heads.wide import Wide
+from conddp.planning import EPSILONS
 from conddp.privacy.neighbouring import Neighbouring
-from conddp.research.evaluation import Evaluation
+from conddp.research.split import Split
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -81,7 +82,7 @@ def read(name: str) -> dict[tuple[str, str, str, float], float]:
         return {(row[0], row[1], row[2], float(row[3])): float(row[4]) for row in csv.reader(file)}
 
 
-def measure(data: str, head: str, evaluations: list[Evaluation], algorithm: str = "default") -> list[float]:
+def measure(data: str, head: str, splits: list[Split], algorithm: str = "default") -> list[float]:
     """Mean ratio at every epsilon, for cells that have not been measured."""
     known = read("default")
     ratios = []
@@ -89,12 +90,13 @@ def measure(data: str, head: str, evaluations: list[Evaluation], algorithm: str 
         ratio = known.get((data, head, algorithm, epsilon))
         if ratio is None:
             chosen, neighbouring = ALGORITHMS[algorithm]
-            cells = [
-                each.compute_error(chosen, epsilon, seed, HEADS[head], neighbouring) / each.optimum
-                for each in evaluations
-                for seed in SEEDS
+            sweeps = [
+                split.sweep(
+                    {algorithm: chosen}, epsilons=[epsilon], seeds=SEEDS, head=HEADS[head], neighbouring=neighbouring
+                )
+                for split in splits
             ]
-            ratio = float(np.mean(cells))
+            ratio = float(np.mean([sweep.compute_ratios(algorithm) for sweep in sweeps]))
             with (RESULTS / "default.csv").open("a", newline="") as file:
                 csv.writer(file).writerow([data, head, algorithm, epsilon, f"{ratio:.4f}"])
         ratios.append(ratio)
@@ -104,11 +106,11 @@ def measure(data: str, head: str, evaluations: list[Evaluation], algorithm: str 
 def make_table(data: str, heads: tuple[str, ...]) -> Iterator[str]:
     """Markdown lines for one data set."""
     rivals = read("rivals")
-    evaluations = [Evaluation.of(load(data), random_state=split) for split in SPLITS]
-    n, d = evaluations[0].train.public.values.shape
+    splits = [Split.of(load(data), random_state=state) for state in SPLITS]
+    n, d = splits[0].train.public.values.shape
     yield f"\n### {data} ({n} training records, {d} columns)\n"
     yield "| | " + " | ".join(f"{epsilon:g}" for epsilon in EPSILONS) + " |\n" + "|---" * (len(EPSILONS) + 1) + "|"
-    constant = np.mean([each.constant / each.optimum for each in evaluations])
+    constant = np.mean([each.constant / each.optimum for each in splits])
     yield "| mean, not private | " + " | ".join([f"{constant:.3f}"] * len(EPSILONS)) + " |"
     for head in heads:
         name = {"linear": "linear", "mlp": "MLP (16, 8)", "wide": "wide"}[head]
@@ -119,14 +121,14 @@ def make_table(data: str, heads: tuple[str, ...]) -> Iterator[str]:
             cells = [rivals[data, head, rival, epsilon] for epsilon in EPSILONS]
             best = [min(a, b) for a, b in zip(best, cells, strict=True)]
             yield f"| {rival}, {name}, tuned on the test set | " + " | ".join(f"{cell:.3f}" for cell in cells) + " |"
-        ours = measure(data, head, evaluations)
+        ours = measure(data, head, splits)
         marked = [f"**{o:.3f}**" if o <= b < np.inf else f"{o:.3f}" for o, b in zip(ours, best, strict=True)]
         yield f"| default, {name} | " + " | ".join(marked) + " |"
         if head == "mlp":
-            cells = measure(data, head, evaluations, "distilled")
+            cells = measure(data, head, splits, "distilled")
             yield "| the same without Gauss-Newton steps | " + " | ".join(f"{cell:.3f}" for cell in cells) + " |"
         if data == "boston_housing":
-            cells = measure(data, head, evaluations, "zero-out")
+            cells = measure(data, head, splits, "zero-out")
             yield "| the same under `ZERO_OUT`, the weaker relation | " + " | ".join(f"{c:.3f}" for c in cells) + " |"
 
 

@@ -19,9 +19,10 @@ from conddp.heads.factorization import FactorizationMachine
 from conddp.heads.head import Head
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
-from conddp.research.evaluation import Evaluation
+from conddp.planning import EPSILONS
+from conddp.research.split import Split
 
-EPSILONS = (0.25, 1.0, 4.0)
+COARSE = EPSILONS[::2]  # 0.25, 1 and 4
 LINEAR_SETS = ("wine", "ca_housing", "energy", "boston_housing", "synthetic")
 NONLINEAR_SETS = ("ca_housing", "energy", "supercond", "toms_hardware")
 PRIVATE_SETS = ("randhie", "semi-private wine", "semi-private ca_housing", "semi-private energy")
@@ -63,12 +64,14 @@ def main() -> None:
     names = {"linear": LINEAR_SETS, "dpsgd": LINEAR_SETS, "private": PRIVATE_SETS}.get(arguments.what, NONLINEAR_SETS)
     heads: dict[str, Head] = {"fm": FactorizationMachine(), "mlp": MLP(), "switch": MLP()}
     head = heads.get(arguments.what, Linear())
-    tasks = {name: Evaluation.of(load(name)) for name in names}
+    splits = {name: Split.of(load(name)) for name in names}
     print(f"{'setting':<28}" + "".join(f"{name:>26}" for name in names) + f"{'all':>8}")
     for title, algorithm in candidates(arguments.what):
         ratios = [
-            [each.compute_ratio(algorithm, e, num_seeds=arguments.seeds, head=head) for e in EPSILONS]
-            for each in tasks.values()
+            split.sweep({title: algorithm}, epsilons=COARSE, seeds=range(arguments.seeds), head=head).compute_ratios(
+                title
+            )
+            for split in splits.values()
         ]
         cells = "".join(f"{' '.join(f'{ratio:.3f}' for ratio in row):>26}" for row in ratios)
         print(f"{title:<28}{cells}{np.exp(np.mean(np.log(ratios))):>8.3f}", flush=True)

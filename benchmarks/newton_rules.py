@@ -20,11 +20,11 @@ from conddp.features.whitening import WhitenedRows
 from conddp.labels.simulation import FAMILIES, Simulation, simulate
 from conddp.newton.run import run_newton
 from conddp.newton.schedule import NewtonPlan
+from conddp.planning import DELTA, EPSILONS
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.release import Curator
-from conddp.research.evaluation import DELTA
 
-EPSILONS = (0.25, 1.0, 4.0)
+COARSE = EPSILONS[::2]  # 0.25, 1 and 4
 DESIGNS = (("wine", 4000), ("ca_housing", 10000), ("energy", 10000), ("boston_housing", 400), ("supercond", 3400))
 
 
@@ -71,7 +71,7 @@ def main() -> None:
             [
                 compute_ratio(simulation, rows, plan, epsilon, seed)
                 for simulation, rows in each
-                for epsilon in EPSILONS
+                for epsilon in COARSE
                 for seed in range(arguments.seeds)
             ]
             for each in cases.values()

@@ -8,17 +8,18 @@ REPLACE, delta 1e-6, linear head, mean over three splits and three noise seeds. 
 from dataclasses import dataclass
 
 import numpy as np
-from rivals import SPLITS
+from rivals import SEEDS, SPLITS
 
 from conddp.algorithms import CondDP
 from conddp.algorithms.descent import Phase
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
+from conddp.planning import EPSILONS
 from conddp.research.datasets import load_dataset
-from conddp.research.evaluation import Evaluation
+from conddp.research.split import Split
 
 SETS = ("wine", "energy", "ca_housing", "boston_housing", "supercond")
-EPSILONS = (0.25, 1.0, 4.0)
+COARSE = EPSILONS[::2]  # 0.25, 1 and 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,14 +35,14 @@ class WithMatrix(CondDP):
 
 def main() -> None:
     for name in SETS:
-        ratios: dict[str, list[list[float]]] = {"paper's": [], "optimal": []}
-        for split in SPLITS:
-            evaluation = Evaluation.of(load_dataset(name), random_state=split)
-            optimal = WithMatrix(conditioning=ConditioningMatrix.optimal(evaluation.train.public))
-            for kind, algorithm in (("paper's", CondDP()), ("optimal", optimal)):
-                ratios[kind].append([evaluation.compute_ratio(algorithm, each, num_seeds=3) for each in EPSILONS])
-        for kind, values in ratios.items():
-            print(f"{name:15} {kind:8} " + " ".join(f"{value:.3f}" for value in np.mean(values, axis=0)), flush=True)
+        sweeps = []
+        for state in SPLITS:
+            split = Split.of(load_dataset(name), random_state=state)
+            optimal = WithMatrix(conditioning=ConditioningMatrix.optimal(split.train.public))
+            sweeps.append(split.sweep({"paper's": CondDP(), "optimal": optimal}, epsilons=COARSE, seeds=SEEDS))
+        for kind in sweeps[0].errors:
+            ratios = np.mean([sweep.compute_ratios(kind) for sweep in sweeps], axis=0)
+            print(f"{name:15} {kind:8} " + " ".join(f"{ratio:.3f}" for ratio in ratios), flush=True)
 
 
 if __name__ == "__main__":

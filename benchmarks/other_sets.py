@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from rivals import EPSILONS, SEEDS, SPLITS
+from rivals import SEEDS, SPLITS
 
 from conddp.algorithms import DPSGD, Auto, CondDP, OneShot
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PublicFeatures
 from conddp.data.records import Records
-from conddp.research.evaluation import Evaluation
+from conddp.research.split import Split
 
 RESULTS = Path(__file__).parent / "results" / "other_sets.csv"
 ALGORITHMS = {"default": Auto(), "Cond-DP": CondDP(), "DPSGD": DPSGD(), "one shot": OneShot()}
@@ -92,17 +92,14 @@ def load(name: str) -> Records:
 def measure(cell: tuple[str, str]) -> list[list[object]]:
     """Rows for one data set and algorithm: mean ratio to least squares at every epsilon."""
     name, algorithm = cell
-    evaluations = [Evaluation.of(load(name), random_state=split) for split in SPLITS]
-    n, d = evaluations[0].train.public.values.shape
-    constant = np.mean([each.constant / each.optimum for each in evaluations])
+    splits = [Split.of(load(name), random_state=state) for state in SPLITS]
+    n, d = splits[0].train.public.values.shape
+    constant = np.mean([each.constant / each.optimum for each in splits])
     rows: list[list[object]] = []
-    for epsilon in EPSILONS:
-        ratios = [
-            each.compute_error(ALGORITHMS[algorithm], epsilon, seed) / each.optimum
-            for each in evaluations
-            for seed in SEEDS
-        ]
-        rows.append([name, n, d, f"{constant:.4f}", algorithm, epsilon, f"{np.mean(ratios):.4f}"])
+    sweeps = [split.sweep({algorithm: ALGORITHMS[algorithm]}, seeds=SEEDS) for split in splits]
+    ratios = np.mean([sweep.compute_ratios(algorithm) for sweep in sweeps], axis=0)
+    for epsilon, ratio in zip(sweeps[0].epsilons, ratios, strict=True):
+        rows.append([name, n, d, f"{constant:.4f}", algorithm, epsilon, f"{ratio:.4f}"])
     return rows
 
 

@@ -3,7 +3,7 @@
 For each data set, head, algorithm and epsilon, full batches with a grid of number of steps, update rule, learning rate
 and clip norm are tried on one split and one seed; the best few are run on three splits and three seeds, and the lowest
 mean test MSE is kept. Tuning on test labels is not private: this is an upper bound on what a user of them could get.
-REPLACE, delta 1e-6, ratios to non-private least squares with intercept, predictions clamped.
+REPLACE, delta 1e-6, ratios to non-private least squares with intercept, predictions and test labels clamped.
 
     python benchmarks/rivals.py --data supercond --head mlp --out rivals.csv
 """
@@ -28,13 +28,13 @@ from conddp.heads.head import Head, Inputs, OptimizerName
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
 from conddp.models.fitted import FittedModel
+from conddp.planning import DELTA, EPSILONS
 from conddp.privacy.accounting import calibrate_noise_multiplier
 from conddp.privacy.release import Curator
-from conddp.research.evaluation import DELTA, Evaluation
+from conddp.research.split import Split
 from conddp.training.loop import TrainingPlan, train
 from conddp.training.optimizers import make_optimizer
 
-EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 SPLITS = (42, 0, 1)
 SEEDS = (0, 1, 2)
 ALGORITHMS: dict[str, Descent] = {"DPSGD": DPSGD(), "Cond-DP": CondDP()}
@@ -57,10 +57,10 @@ def make_grid(head: Head) -> list[Setting]:
 
 
 def run(
-    evaluation: Evaluation, algorithm: Descent, head: Head, epsilon: float, settings: list[Setting], seed: int
+    split: Split, algorithm: Descent, head: Head, epsilon: float, settings: list[Setting], seed: int
 ) -> NDArray[np.float64]:
     """Test MSE of each setting; those that share rule and number of steps are trained at once."""
-    train_set = evaluation.train
+    train_set = split.train
     spectrum = Spectrum.of(train_set.public)
     errors = np.empty(len(settings))
     label = scale_label(train_set.label)
@@ -91,16 +91,16 @@ def run(
             for i, row in zip(group, folded, strict=True):
                 layout_raw = head.layout(len(C.matrix), 0)
                 model = FittedModel(head, layout_raw, row, True, train_set.label.bounds)
-                errors[i] = evaluation.measure(model)
-    return errors / evaluation.optimum
+                errors[i] = split.measure(model)
+    return errors / split.optimum
 
 
-def tune(evaluations: list[Evaluation], algorithm: Descent, head: Head, epsilon: float) -> tuple[float, Setting]:
+def tune(splits: list[Split], algorithm: Descent, head: Head, epsilon: float) -> tuple[float, Setting]:
     """Lowest mean ratio over splits and seeds, and its setting."""
     grid = make_grid(head)
-    first = run(evaluations[0], algorithm, head, epsilon, grid, seed=0)
+    first = run(splits[0], algorithm, head, epsilon, grid, seed=0)
     best = [grid[i] for i in np.argsort(first)[:4]]
-    ratios: Any = [[run(each, algorithm, head, epsilon, best, seed) for seed in SEEDS] for each in evaluations]
+    ratios: Any = [[run(each, algorithm, head, epsilon, best, seed) for seed in SEEDS] for each in splits]
     means = np.mean(ratios, axis=(0, 1))
     return float(means.min()), best[int(means.argmin())]
 
@@ -116,9 +116,9 @@ def main() -> None:
     head: Head = Linear() if arguments.head == "linear" else MLP()
     for data in arguments.data:
         dataset = load(data)
-        evaluations = [Evaluation.of(dataset, random_state=split) for split in SPLITS]
+        splits = [Split.of(dataset, random_state=state) for state in SPLITS]
         for name, epsilon in product(arguments.algorithms, EPSILONS):
-            ratio, setting = tune(evaluations, ALGORITHMS[name], head, epsilon)
+            ratio, setting = tune(splits, ALGORITHMS[name], head, epsilon)
             row = [data, arguments.head, name, epsilon, f"{ratio:.4f}", *setting]
             print(*row, flush=True)
             with arguments.out.open("a", newline="") as file:

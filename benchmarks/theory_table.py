@@ -21,9 +21,9 @@ from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
 from conddp.research.experiments.catalogue import EXPERIMENTS
 from conddp.research.experiments.experiment import is_at_hand, is_sample, measure_cells
-from conddp.research.experiments.problem import Problem
 from conddp.research.experiments.reproduce import RESULTS
 from conddp.research.experiments.spectra import SPECTRUM_SETS
+from conddp.research.split import load_split
 from conddp.theory import compute_improvement
 
 RESULTS_FILE = Path(__file__).parent / "results" / "theory.csv"
@@ -71,7 +71,7 @@ def measure(data: str) -> tuple[float, float]:
 
 def make_line(data: str) -> Line:
     """Theory and measurement for one data set."""
-    train = Problem.of(data, "paper").train
+    train = load_split(data, "paper").train
     spectrum = Spectrum.of(train.public, constant=False)
     C = ConditioningMatrix.from_spectrum(spectrum)
     found = compute_improvement(train.public, label=train.label.values.astype(np.float64))

@@ -1,6 +1,5 @@
-"""From a file to a plan, a comparison or a saved model, and from there to predictions: what the command line calls."""
+"""Functions from file to file: plan, compare, predict and report. The command line calls them."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,16 @@ from conddp.models.result import FitResult
 from conddp.models.saving import check_folder, load_model, save_model
 from conddp.planning.comparison import Comparison, compare_algorithms
 from conddp.planning.plan import Plan, make_plan
+from conddp.planning.storage import load_record
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.report import report_comparison, report_fit, report_plan, write_report
 from conddp.theory.design import Design
 
-__all__ = ["compare_file", "fit_file", "load_record", "plan_file", "predict_file", "report_file", "save_record"]
-
-FORMAT_VERSION = 3  # of stored plans and comparisons
-RECORDS: dict[str, type[Plan] | type[Comparison]] = {"conddp_plan": Plan, "conddp_comparison": Comparison}
+__all__ = ["compare_file", "fit_file", "plan_file", "predict_file", "report_file"]
 
 
 def plan_file(data: Path, schema: Schema, **settings: Any) -> Plan:
-    """What to expect of a fit to a Parquet or CSV file.
+    """Plan a fit to a Parquet or CSV file.
 
     Privacy
         Reads the public columns of the file and nothing else: no cost.
@@ -42,7 +39,7 @@ def plan_file(data: Path, schema: Schema, **settings: Any) -> Plan:
 
 
 def compare_file(data: Path, schema: Schema, **settings: Any) -> Comparison:
-    """Algorithms on labels simulated from the public columns of a Parquet or CSV file.
+    """Compare algorithms on labels simulated from the public columns of a Parquet or CSV file.
 
     Privacy
         Reads the public columns of the file and nothing else: no cost.
@@ -58,49 +55,6 @@ def compare_file(data: Path, schema: Schema, **settings: Any) -> Comparison:
     """
     private = dict(zip(schema.private, schema.private_bounds, strict=True))
     return compare_algorithms(load_public(data, schema), private=private, **settings)
-
-
-def save_record(record: Plan | Comparison, path: Path, *, overwrite: bool = False) -> None:
-    """Write a plan or a comparison to a JSON file, from which reports can be made."""
-    if path.exists() and not overwrite:
-        raise SchemaError(f"'{path}' exists already. Name another file, or overwrite it with --force.")
-    kind = next(name for name, each in RECORDS.items() if isinstance(record, each))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = {kind: FORMAT_VERSION, **record.to_json()}
-    path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def load_record(path: Path) -> Plan | Comparison:
-    """Read a plan or a comparison from its JSON file.
-
-    Raises
-    ------
-    SchemaError
-        If the file is missing or damaged, or its format is newer than this version reads.
-    """
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SchemaError(f"'{path}' cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError):
-        raise SchemaError(f"'{path}' is not valid JSON.") from None
-    kinds = [kind for kind in RECORDS if isinstance(stored, dict) and kind in stored]
-    if len(kinds) != 1 or not isinstance(stored[kinds[0]], int):
-        raise SchemaError(f"'{path}' is neither a plan nor a comparison that conddp has written.")
-    if stored[kinds[0]] > FORMAT_VERSION:
-        raise SchemaError(
-            f"'{path}' has format {stored[kinds[0]]}, newer than this conddp reads ({FORMAT_VERSION}). Install a newer "
-            "conddp."
-        )
-    if stored[kinds[0]] < FORMAT_VERSION:
-        raise SchemaError(f"'{path}' was written by an older conddp. Make it again.")
-    content = {name: value for name, value in stored.items() if name != kinds[0]}
-    try:
-        record = RECORDS[kinds[0]].from_json(content)
-        report_plan(record) if isinstance(record, Plan) else report_comparison(record)  # whether it makes sense
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise SchemaError(f"'{path}' is damaged: {error}.") from error
-    return record
 
 
 def fit_file(
@@ -161,7 +115,7 @@ def predict_file(model: Path, data: Path, out: Path, *, overwrite: bool = False)
     if out.suffix not in (".parquet", ".csv"):
         raise SchemaError(f"predictions are written to .parquet or .csv, got '{out}'.")
     if out.exists() and not overwrite:
-        raise SchemaError(f"'{out}' exists already. Name another file, or overwrite it.")
+        raise SchemaError(f"'{out}' exists already. Name another file, or pass overwrite=True.")
     saved = load_model(model)
     predictions = saved.predict(*load_features(data, saved.schema))
     table = pyarrow.table({saved.schema.label.name: predictions})
@@ -174,7 +128,7 @@ def predict_file(model: Path, data: Path, out: Path, *, overwrite: bool = False)
 
 
 def report_file(source: Path, out: Path, *, plan: Path | None = None, overwrite: bool = False) -> None:
-    """Write a report about a saved model, or about a stored plan or comparison.
+    """Write a report on a saved model, or on a stored plan or comparison.
 
     Privacy
         Shows what is public, declared or released: no cost.
@@ -186,9 +140,9 @@ def report_file(source: Path, out: Path, *, plan: Path | None = None, overwrite:
     out : Path
         The file: HTML, Markdown or JSON by its suffix.
     plan : Path, optional
-        A stored plan, to be shown with a model.
+        A stored plan to show with a model.
     overwrite : bool
-        Whether the file may exist.
+        Whether to replace an existing file.
     """
     expected = None if plan is None else load_record(plan)
     if expected is not None and not isinstance(expected, Plan):
@@ -199,7 +153,7 @@ def report_file(source: Path, out: Path, *, plan: Path | None = None, overwrite:
             raise SchemaError(f"'{plan}' was made for other columns or records than the model in '{source}'.")
         document = report_fit(saved, expected)
     elif expected is not None:
-        raise SchemaError(f"--plan goes with the folder of a model, but '{source}' is a file.")
+        raise SchemaError(f"a plan can be shown with the folder of a model only, but '{source}' is a file.")
     else:
         record = load_record(source)
         document = report_plan(record) if isinstance(record, Plan) else report_comparison(record)

@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 from statsmodels.datasets import randhie
 
 from conddp import Schema
-from conddp.files import fit_file, plan_file, report_file, save_record
+from conddp.files import fit_file, plan_file, report_file
+from conddp.planning import save_record
 
 schema = Schema.of(label="mdvis", label_bounds=(0, 30), public=["lncoins", "idp", "lpi", "fmde", "physlm", "disea"])
 

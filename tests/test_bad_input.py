@@ -1,5 +1,6 @@
 """Bad input on the command line: what is said, the exit code, and that no private value is shown."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from conddp.cli import main as cli
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.ledger import PrivacyLedger
+from tests.test_storage import store_plan
 
 BAD_INPUT: list[tuple[str, list[str], int, str]] = [
     ("missing file", ["fit", "{dir}/none.csv", "--schema", "{schema}", "--out", "{dir}/m"], 1, "does not exist"),
@@ -77,7 +79,17 @@ BAD_INPUT: list[tuple[str, list[str], int, str]] = [
     ("ledger of bytes", ["ledger", "show", "{bytes}"], 1, "does not hold text"),
     ("algorithm", ["fit", "{table}", "--schema", "{schema}", "--algorithm", "ols", "--out", "{dir}/m"], 2, "'ols'"),
     ("head", ["fit", "{table}", "--schema", "{schema}", "--head", "tree", "--out", "{dir}/m"], 2, "'tree'"),
-    ("exists", ["fit", "{table}", "--schema", "{schema}", "--out", "{dir}"], 1, "exists already"),
+    ("exists", ["fit", "{table}", "--schema", "{schema}", "--out", "{dir}"], 1, "name another folder with --out"),
+    (
+        "plan over a report",
+        ["plan", "{table}", "--schema", "{schema}", "--out", "{json}"],
+        2,
+        "overwrite it with --force",
+    ),
+    ("report over a file", ["report", "{stored}", "--out", "{json}"], 1, "overwrite it with --force"),
+    ("predict over a file", ["predict", "{dir}/m", "{table}", "--out", "{gap}"], 1, "overwrite it with --force"),
+    ("plan with a plan", ["report", "{stored}", "--plan", "{stored}"], 1, "the folder of a model only"),
+    ("ledger exists", ["ledger", "init", "{ledger}", "--epsilon", "1", "--delta", "1e-6"], 1, "`conddp fit --ledger"),
     (
         "ledger",
         ["fit", "{table}", "--schema", "{schema}", "--ledger", "{dir}/no", "--out", "{dir}/m"],
@@ -130,7 +142,12 @@ BAD_INPUT: list[tuple[str, list[str], int, str]] = [
         2,
         "cannot be written",
     ),
-    ("demo in a full folder", ["demo", "--out", "{dir}"], 1, "is not empty, and no demo has made it"),
+    (
+        "demo in a full folder",
+        ["demo", "--out", "{dir}"],
+        1,
+        "not made by an earlier demo. Name another folder with --out",
+    ),
     ("older plan", ["report", "{older}", "--out", "{dir}/r.html"], 1, "written by an older conddp"),
     ("plan without a file", ["plan", "{dir}/none.csv", "--schema", "{schema}"], 1, "does not exist"),
     ("plan to text", ["plan", "{table}", "--schema", "{schema}", "--out", "{dir}/p.txt"], 2, ".json, .html or .md"),
@@ -154,7 +171,7 @@ BAD_INPUT: list[tuple[str, list[str], int, str]] = [
     ("no model", ["predict", "{dir}/m", "{table}", "--out", "{dir}/p.csv"], 1, "there is no model folder"),
     ("predict to text", ["predict", "{dir}/m", "{table}", "--out", "{dir}/p.txt"], 1, ".parquet or .csv"),
     ("not a ledger", ["ledger", "show", "{table}"], 1, "is damaged"),
-    ("schema exists", ["schema", "init", "{table}", "--out", "{schema}"], 1, "exists already"),
+    ("schema exists", ["schema", "init", "{table}", "--out", "{schema}"], 1, "overwrite it with --force"),
     ("label not there", ["schema", "init", "{table}", "--label", "cost", "--out", "{dir}/s"], 1, "'cost' is not among"),
 ]
 
@@ -198,6 +215,7 @@ def test_bad_input_is_explained_and_shows_no_private_value(
         (tmp_path / file).write_text(content)
         places[key] = str(tmp_path / file)
     (tmp_path / "f.json").mkdir()
+    places["stored"] = str(store_plan(tmp_path))
     PrivacyLedger(PrivacyBudget(0.5, 1e-6), path=places["ledger"])
     places["bytes"] = str(tmp_path / "bytes.jsonl")
     Path(places["bytes"]).write_bytes(b"\xff\xfe\x00")
@@ -207,6 +225,7 @@ def test_bad_input_is_explained_and_shows_no_private_value(
     error = capsys.readouterr().err
     assert stopped.value.code == code, error
     assert message in " ".join(error.replace("│", " ").split()), error
+    assert not re.search(r"overwrite=|num_workers=|Privacy\w+\.|fetch_dataset", error)  # options, not arguments
     assert "Traceback" not in error and secret not in error and "much" not in error
     assert not (tmp_path / "m").exists()
     if name == "budget":

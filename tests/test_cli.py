@@ -1,8 +1,10 @@
 """The command line, as a user meets it."""
 
+import ast
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from functools import partial
@@ -14,17 +16,18 @@ import pytest
 from typer.testing import CliRunner
 
 from conddp.cli import main as cli
-from conddp.data.parts import PublicFeatures
 from conddp.data.schema import Schema
 from conddp.errors import SchemaError
-from conddp.files import save_record
 from conddp.models.saving import load_model
 from conddp.planning.plan import make_plan
+from conddp.planning.runner import WorkerDied
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.research.datasets import DATASETS
 from tests.conftest import load_or_skip
+from tests.test_architecture import modules
 from tests.test_experiments import make_tiny
+from tests.test_storage import store_plan
 
 runner = CliRunner()
 
@@ -96,6 +99,8 @@ def test_our_errors_and_those_of_the_disk_exit_with_one(
 ) -> None:
     for error, code, text in (
         (SchemaError("a column is missing."), 1, "SchemaError: a column is missing."),
+        (SchemaError("Name another file, or pass overwrite=True."), 1, "with --out, or overwrite it with --force."),
+        (WorkerDied("Try again with num_workers=1."), 1, "WorkerDied: Try again with --workers 1."),
         (PermissionError(13, "Permission denied", "/out/x.csv"), 1, "/out/x.csv: Permission denied"),
     ):
 
@@ -107,6 +112,23 @@ def test_our_errors_and_those_of_the_disk_exit_with_one(
             cli.main()
         assert stopped.value.code == code
         assert text in capsys.readouterr().err
+
+
+# What is shown to a user of the command line as it is: the draft of a schema, and how a page was made.
+SHOWN_AS_IT_IS = {"Edit, then: conddp fit", "`conddp reproduce ", " --quick", "(two with `--quick`)"}
+
+
+@pytest.mark.parametrize("name", [name for name in modules() if name.split(".")[0] != "cli"])
+def test_the_library_does_not_speak_of_options_or_commands(name: str) -> None:
+    tree = ast.parse(modules()[name].read_text())
+    bodies = [node.body for node in ast.walk(tree) if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))]
+    docstrings = {id(body[0].value) for body in bodies if body and isinstance(body[0], ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            text = node.value
+            for allowed in SHOWN_AS_IT_IS:
+                text = text.replace(allowed, "")
+            assert not re.search(r"(^|[\s`(])--[a-z]|`conddp \w", text), text
 
 
 def test_an_experiment_writes_its_tables_figures_and_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +154,7 @@ def test_an_interrupted_experiment_says_that_results_are_kept(monkeypatch: pytes
     monkeypatch.setattr("conddp.research.experiments.reproduce.measure_cells", stop)
     result = runner.invoke(cli.app, ["reproduce", "synthetic", "--out", str(tmp_path / "out")])
     assert result.exit_code == 130
-    assert "What was measured is kept" in result.stderr
+    assert "Finished measurements are kept" in result.stderr
 
 
 def test_missing_matplotlib_is_noticed_before_anything_is_measured(
@@ -148,10 +170,14 @@ def test_missing_matplotlib_is_noticed_before_anything_is_measured(
     assert not (tmp_path / "out").exists()
 
 
-def test_without_data_the_command_says_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_data_the_command_says_how_to_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("conddp.research.datasets._folders", lambda: iter([tmp_path]))
-    result = runner.invoke(cli.app, ["reproduce", "mlp-real", "--out", str(tmp_path / "out")])
-    assert "conddp data fetch NAME" in str(result.exception)
+    monkeypatch.setattr(sys, "argv", ["conddp", "reproduce", "mlp-real", "--out", str(tmp_path / "out")])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert "Download one with `conddp data fetch NAME`" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -248,7 +274,7 @@ def test_plan_compare_and_report(table: Path, schema: Path, tmp_path: Path) -> N
     for source, more in ((model, ["--plan", str(stored)]), (stored, [])):
         result = runner.invoke(cli.app, ["report", str(source), *more, "--out", str(page), "--force"])
         assert result.exit_code == 0, result.output
-        assert "Error to be expected" in page.read_text()
+        assert "Expected error" in page.read_text()
     assert "epsilon" in runner.invoke(cli.app, ["plan", "--help"]).stdout
 
     compared = runner.invoke(
@@ -375,7 +401,7 @@ def test_a_plan_goes_with_its_own_model_only(table: Path, schema: Path, tmp_path
 def test_a_damaged_plan_is_refused_whatever_the_damage(
     table: Path, schema: Path, tmp_path: Path, place: tuple[str, ...], value: object
 ) -> None:
-    stored = _store_plan(tmp_path)
+    stored = store_plan(tmp_path)
     content = json.loads(stored.read_text())
     part = content
     for name in place[:-1]:
@@ -385,14 +411,6 @@ def test_a_damaged_plan_is_refused_whatever_the_damage(
     result = runner.invoke(cli.app, ["report", str(stored), "--out", str(tmp_path / "r.html")])
     assert isinstance(result.exception, SchemaError), result.exception
     assert "is damaged" in str(result.exception)
-
-
-def _store_plan(folder: Path) -> Path:
-    public = PublicFeatures(np.random.default_rng(0).normal(size=(60, 2)), ("rooms", "age"))
-    schema = Schema.of(label="price", label_bounds=(0, 500), public=public.names)
-    path = folder / "stored.json"
-    save_record(make_plan(public, schema, algorithms=["auto", "mean"]), path)
-    return path
 
 
 def test_a_terminal_that_lacks_characters_is_no_error(table: Path, schema: Path) -> None:

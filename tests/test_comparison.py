@@ -133,7 +133,7 @@ def test_the_default_is_recommended_unless_another_is_clearly_better(public: Pub
     close = advise(public, 1.0, {"auto": (1.3, 1.201, 1.1), "cond-dp": (1.4, 1.19, 1.1)})
     assert close.algorithm == "auto"
     assert "1.201 times that of linear least squares" in close.recommendation
-    assert "'cond-dp' does as well, with 1.190 times" in close.recommendation
+    assert "'cond-dp' does as well, at 1.190 times" in close.recommendation
     assert "at none of these budgets" in close.recommendation
     clear = advise(public, 1.0, {"auto": (1.3, 1.2, 1.1), "cond-dp": (1.4, 1.1, 1.04)})
     assert clear.algorithm == "cond-dp"

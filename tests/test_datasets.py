@@ -27,7 +27,7 @@ def test_real_sets_have_their_published_shape_and_mean(name: str) -> None:
 
 def test_an_absent_set_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("conddp.research.datasets._folders", lambda: iter([tmp_path]))
-    with pytest.raises(DatasetNotFound, match=r"conddp data fetch wine.*CONDDP_DATA"):
+    with pytest.raises(DatasetNotFound, match=r"fetch_dataset\('wine'\).*CONDDP_DATA"):
         load_dataset("wine")
     with pytest.raises(DatasetNotFound, match="no reader for it yet"):
         load_dataset("criteo_ssc")

@@ -2,7 +2,6 @@
 
 import math
 import os
-import re
 import subprocess
 import sys
 import time
@@ -24,19 +23,21 @@ from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
+from conddp.report import render_html
+from conddp.report.document import Table, Text
 from conddp.research.datasets import DATASETS
 from conddp.research.experiments import tuning
 from conddp.research.experiments.catalogue import EXPERIMENTS, make_quick
 from conddp.research.experiments.claims import state_claims
 from conddp.research.experiments.experiment import Cell, Experiment, Method, Result, measure_cells
-from conddp.research.experiments.page import Section, render_html, render_page_markdown
+from conddp.research.experiments.page import ExperimentResults, render_page_markdown, report_reproduction
 from conddp.research.experiments.paper import get_printed
-from conddp.research.experiments.problem import Problem
 from conddp.research.experiments.rows import Measure, Row, make_rows, read_rows, write_rows
 from conddp.research.experiments.search import Search, Trial
 from conddp.research.experiments.spectra import summarize_design
 from conddp.research.experiments.tables import make_lines, render_markdown
 from conddp.research.experiments.tuning import Schedule, tune
+from conddp.research.split import Split, load_split
 from conddp.training.loop import train
 from tests.conftest import load_or_skip
 
@@ -45,14 +46,14 @@ POOR = Trial(1e-6, 1.0, 0.01)
 
 
 @pytest.fixture
-def problem(rng: np.random.Generator) -> Problem:
+def split(rng: np.random.Generator) -> Split:
     X = rng.normal(size=(400, 5)) * [1, 1, 10, 0.1, 1] + 1.0
     y = np.clip(X @ [0.1, 0.1, 0.01, 1.0, 0.0] + 0.05 * rng.normal(size=400), -2, 2)
     bounds = Bounds(-2, 2)
     train, test = (
         Records(PublicFeatures(X[part]), None, Labels(y[part], bounds)) for part in (slice(300), slice(300, 400))
     )
-    return Problem("made up", "paper", train, test)
+    return Split(train, test, fit_intercept=False)
 
 
 # --- search
@@ -78,7 +79,7 @@ def test_a_random_search_stays_in_its_ranges_and_can_be_repeated() -> None:
 def test_searches_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match="must not be empty"):
         Search(())
-    with pytest.raises(ValueError, match="shares of the rungs must rise"):
+    with pytest.raises(ValueError, match="fractions of the rungs must increase"):
         Search((GOOD,), ((0.5, 1), (0.25, 1)))
     with pytest.raises(ValueError, match=r"unknown settings \['momentum'\]"):
         Search.over_grid({"momentum": [0.9]}, rungs=((1.0, 1),), finalists=1)
@@ -97,13 +98,13 @@ def test_searches_that_make_no_sense_are_refused() -> None:
     ],
 )
 def test_a_trial_comes_to_the_same_alone_and_among_others(
-    problem: Problem, algorithm: CondDP, head: Head, schedule: Schedule
+    split: Split, algorithm: CondDP, head: Head, schedule: Schedule
 ) -> None:
     trials = [Trial(0.02, 0.5, 0.1, 0.5), Trial(0.1, 0.1, 0.2, 0.5), Trial(0.01, 2.0, 0.1, 0.5)]
 
     def run(chosen: list[Trial]) -> list[float]:
-        spectrum = Spectrum.of(problem.train.public, constant=False)
-        shared = tuning._Run(problem, algorithm, head, spectrum, schedule, 0.7)
+        spectrum = Spectrum.of(split.train.public, constant=False)
+        shared = tuning._Run(split, algorithm, head, spectrum, schedule, 0.7)
         (lane,) = tuning._make_lanes(shared, chosen, 1)
         lane.advance(shared.num_steps)
         return lane.errors()
@@ -113,9 +114,9 @@ def test_a_trial_comes_to_the_same_alone_and_among_others(
     assert len(set(np.round(together, 6))) == 3
 
 
-def test_stopping_on_a_rung_and_dropping_others_changes_nothing(problem: Problem) -> None:
-    spectrum = Spectrum.of(problem.train.public, constant=False)
-    shared = tuning._Run(problem, SwitchCondDP(), Linear(), spectrum, Schedule(30), 0.5)
+def test_stopping_on_a_rung_and_dropping_others_changes_nothing(split: Split) -> None:
+    spectrum = Spectrum.of(split.train.public, constant=False)
+    shared = tuning._Run(split, SwitchCondDP(), Linear(), spectrum, Schedule(30), 0.5)
     trials = [Trial(0.02, 0.5, 0.1, 0.5), Trial(0.1, 0.1, 0.2, 0.5)]
     (whole,) = tuning._make_lanes(shared, trials, 1)
     whole.advance(30)
@@ -127,21 +128,21 @@ def test_stopping_on_a_rung_and_dropping_others_changes_nothing(problem: Problem
     assert stopped.errors() == pytest.approx(whole.errors()[1:], rel=1e-4)
 
 
-def test_the_best_trial_is_found_and_run_with_every_seed(problem: Problem) -> None:
+def test_the_best_trial_is_found_and_run_with_every_seed(split: Split) -> None:
     search = Search((POOR, GOOD, Trial(1e-6, 0.1)), ((0.3, 2), (1.0, 1)), finalists=1)
-    tuned = tune(problem, CondDP(), Linear(), 4.0, schedule=Schedule(100), search=search, num_seeds=3)
+    tuned = tune(split, CondDP(), Linear(), 4.0, schedule=Schedule(100), search=search, num_seeds=3)
     assert tuned.trial == GOOD
     assert len(tuned.errors) == len(set(tuned.errors)) == 3
 
 
 @pytest.mark.parametrize("algorithm", [CondDP(), SwitchCondDP(), DPSGD()])
-def test_without_noise_and_with_wide_clipping_least_squares_is_reached(problem: Problem, algorithm: DPSGD) -> None:
+def test_without_noise_and_with_wide_clipping_least_squares_is_reached(split: Split, algorithm: DPSGD) -> None:
     search = Search((Trial(0.03, 100.0, 0.0, 0.3),), ((1.0, 1),), finalists=1)
-    tuned = tune(problem, algorithm, Linear(), math.inf, schedule=Schedule(1500), search=search, num_seeds=1)
-    assert tuned.errors[0] == pytest.approx(problem.optimum, rel=0.01)
+    tuned = tune(split, algorithm, Linear(), math.inf, schedule=Schedule(1500), search=search, num_seeds=1)
+    assert tuned.errors[0] == pytest.approx(split.optimum, rel=0.01)
 
 
-def test_noise_is_calibrated_to_the_relation(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_is_calibrated_to_the_relation(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
     def watch(plan: Any, *args: Any, **options: Any) -> Any:
@@ -153,7 +154,7 @@ def test_noise_is_calibrated_to_the_relation(problem: Problem, monkeypatch: pyte
     search = Search((GOOD,), ((1.0, 1),), finalists=1)
     for relation in (Neighbouring.ZERO_OUT, Neighbouring.REPLACE):
         tune(
-            problem,
+            split,
             CondDP(),
             Linear(),
             1.0,
@@ -167,20 +168,20 @@ def test_noise_is_calibrated_to_the_relation(problem: Problem, monkeypatch: pyte
     assert replaced == pytest.approx(95.59, abs=0.01)  # the exact Gaussian mechanism, 128 steps, epsilon 1, delta 1e-6
 
 
-def test_a_trial_that_diverges_does_not_win(problem: Problem) -> None:
+def test_a_trial_that_diverges_does_not_win(split: Split) -> None:
     search = Search((Trial(1e9, 1e9, 1.0), GOOD), ((1.0, 2),), finalists=2)
-    tuned = tune(problem, DPSGD(), MLP(hidden=(4,)), 1.0, schedule=Schedule(5), search=search, num_seeds=2)
+    tuned = tune(split, DPSGD(), MLP(hidden=(4,)), 1.0, schedule=Schedule(5), search=search, num_seeds=2)
     assert tuned.trial == GOOD
     assert np.isfinite(tuned.errors).all()
 
 
 def test_the_least_squares_of_energy_is_the_papers() -> None:
     load_or_skip("energy")
-    problem = Problem.of("energy", "paper")
-    assert (problem.train.num_records, problem.test.num_records) == (15788, 3947)  # as the paper's table of data sets
+    split = load_split("energy", "paper")
+    assert (split.train.num_records, split.test.num_records) == (15788, 3947)  # as the paper's table of data sets
     printed = get_printed("linear_real", "energy", "Cond-DP", math.inf)
     assert printed is not None and printed.std is not None
-    assert abs(problem.optimum - printed.mse) < printed.std
+    assert abs(split.optimum - printed.mse) < printed.std
 
 
 # --- experiments
@@ -262,7 +263,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(Cell, "compute", count)
     reports: list[tuple[int, int, float]] = []
-    results = measure_cells(cells, cache, num_workers=1, report=lambda *args: reports.append(args))
+    results = measure_cells(cells, cache, num_workers=1, callback=lambda *args: reports.append(args))
     assert sorted(map(str, computed)) == sorted(map(str, cells))  # each of them once
     assert reports[0][:2] == (3, len(cells)) and reports[-1] == (len(cells), len(cells), 0.0)
     again = measure_cells(cells, cache, num_workers=1)
@@ -365,8 +366,8 @@ def test_rows_survive_the_disk_and_have_the_right_ratios(tmp_path: Path) -> None
     tuned = next(r for c, r in results.items() if (c.method.name, c.accounting, c.epsilon) == ("DPSGD", "paper", 4.0))
     assert row.tuned.mse == pytest.approx(np.mean(tuned.errors), rel=1e-5)
     assert row.tuned.std == pytest.approx(np.std(tuned.errors, ddof=1), rel=1e-5)
-    assert row.tuned.ratio == pytest.approx(row.tuned.mse / Problem.of("synthetic 1", "paper").optimum, rel=1e-5)
-    assert row.untuned.ratio == pytest.approx(row.untuned.mse / Problem.of("synthetic 1", "ours").optimum, rel=1e-5)
+    assert row.tuned.ratio == pytest.approx(row.tuned.mse / load_split("synthetic 1", "paper").optimum, rel=1e-5)
+    assert row.untuned.ratio == pytest.approx(row.untuned.mse / load_split("synthetic 1", "ours").optimum, rel=1e-5)
     assert math.isnan(row.paper.mse)  # nothing is printed for it
 
 
@@ -427,25 +428,38 @@ def test_tables_show_all_three_lines_and_leave_gaps() -> None:
     assert "| 1 | ∞ |" in render_markdown(rows)
 
 
-def test_the_page_is_self_contained_and_escapes_what_it_shows(tmp_path: Path) -> None:
+def test_the_page_has_claims_figure_and_a_line_per_accounting() -> None:
     rows = (
         make_row("wine", "Cond-DP", 1.0, 1.05, 1.01, 1.0),
         make_row("wine", "default", 1.0, math.nan, math.nan, 0.99),
     )
-    section = Section(EXPERIMENTS["linear-real"], rows, ("<command>", "today"), "linear-real.svg")
-    page = render_html([section], {"linear-real.svg": "<svg></svg>"})
+    results = ExperimentResults(EXPERIMENTS["linear-real"], rows, ("<command>", "today"), "linear-real.svg")
+    figures = {"linear-real.svg": "<svg></svg>", "spectra.svg": "<svg></svg>"}
+    document = report_reproduction([results], figures, "| set | n |\n|---|---|\n| wine | 5 |\n")
+    page = render_html(document)
     assert "&lt;command&gt;" in page and "<command>" not in page
-    assert not re.search(r"(src|href)=", page) and "@import" not in page and "url(" not in page
-    assert page.count("<table") == 1 and "<svg></svg>" in page
+    assert page.count("<table") == 2 and page.count('<img src="data:image/svg+xml;base64,') == 2
     assert "boston_housing is not at hand" in page  # no rows of it
-    markdown = render_page_markdown([section], "")
+    reading, measured, spectra = document.sections
+    assert [block.term for block in reading.blocks if isinstance(block, Text)][1:3] == ["Paper", "Ours, as the paper"]
+    (table,) = [block for block in measured.blocks if isinstance(block, Table)]
+    assert [row[:2] for row in table.rows] == [
+        ("Cond-DP", "paper"),
+        ("Cond-DP", "ours, as the paper"),
+        ("Cond-DP", "ours, REPLACE, nothing tuned"),
+        ("default", "ours, REPLACE, nothing tuned"),
+    ]
+    assert table.rows[3][2] == "0.99 (0.01)\n0.990" and table.highlighted == (2, 3)
+    (table,) = [block for block in spectra.blocks if isinstance(block, Table)]
+    assert (table.heads, table.rows) == (("set", "n"), (("wine", "5"),))
+    markdown = render_page_markdown([results], "")
     assert "![Test MSE against epsilon](linear-real.svg)" in markdown
     assert "\n- As the paper did it" in markdown
 
 
 def test_leverage_is_the_diagonal_of_the_projection() -> None:
     summary = summarize_design("synthetic 1")
-    X = Problem.of("synthetic 1", "ours").train.public.values
+    X = load_split("synthetic 1", "ours").train.public.values
     Q, _ = np.linalg.qr(X)
     assert summary.largest_leverage == pytest.approx((Q**2).sum(axis=1).max(), rel=1e-6)
     singular = np.linalg.svd(X, compute_uv=False)
@@ -454,13 +468,13 @@ def test_leverage_is_the_diagonal_of_the_projection() -> None:
 
 
 def test_non_private_references_belong_to_the_preparation() -> None:
-    paper, ours = Problem.of("synthetic 0.5", "paper"), Problem.of("synthetic 0.5", "ours")
+    paper, ours = load_split("synthetic 0.5", "paper"), load_split("synthetic 0.5", "ours")
     fitted = NonPrivate().fit(ours.train, PrivacyBudget(1.0, 0.0)).model
     assert ours.optimum == pytest.approx(ours.compute_error(fitted.predict(ours.test.public)))
     assert paper.optimum != ours.optimum
     assert not paper.fit_intercept and ours.fit_intercept
     with pytest.raises(ValueError, match="preparation"):
-        Problem.of("wine", "theirs")  # type: ignore[arg-type]  # what an untyped caller may pass
+        load_split("wine", "theirs")  # type: ignore[arg-type]  # what an untyped caller may pass
 
 
 def test_rr_on_bins_runs_as_published() -> None:

@@ -102,7 +102,7 @@ def test_a_set_is_fetched_checked_and_loaded(
     (folder / "archive").write_bytes(make())
     expect(monkeypatch, name, content, f"{address}/archive")
     seen: list[tuple[int, int]] = []
-    path = fetch_dataset(name, report=lambda done, total: seen.append((done, total)))
+    path = fetch_dataset(name, callback=lambda done, total: seen.append((done, total)))
     assert path == data_folders()[-1] / DATASETS[name].file
     assert gzip.decompress(path.read_bytes()) == content
     assert seen[-1][0] == seen[-1][1] == len(make())
@@ -122,7 +122,7 @@ def test_other_content_is_refused_and_nothing_is_written(
     folder, address = served
     (folder / "wine.zip").write_bytes(make_zip({"winequality-white.csv": WINE + b"1;1;9\n"}))
     expect(monkeypatch, "wine", WINE, f"{address}/wine.zip")
-    with pytest.raises(DatasetDamaged, match="is not the file that is known"):
+    with pytest.raises(DatasetDamaged, match="is not the expected file"):
         fetch_dataset("wine")
     assert not data_folders()[-1].exists()
 
@@ -159,7 +159,7 @@ def test_a_file_that_was_changed_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "cache" / DATASETS["wine"].file
     path.parent.mkdir(parents=True)
     path.write_bytes(gzip.compress(WINE))
-    with pytest.raises(DatasetDamaged, match="expected sha256:76c3f809"):
+    with pytest.raises(DatasetDamaged, match="expected digest sha256:76c3f809"):
         load_dataset("wine")
 
 

@@ -1,5 +1,6 @@
 """Reports: what they say, that all three forms say it, and that nothing private is in them."""
 
+import base64
 import json
 import re
 import xml.etree.ElementTree as ElementTree
@@ -39,7 +40,19 @@ from conddp.report import (
     write_report,
 )
 from conddp.report.charts import render_chart, render_dots
-from conddp.report.document import Chart, Document, Dots, Reference, Section, Series, Table, round_up
+from conddp.report.document import (
+    Bullets,
+    Chart,
+    Document,
+    Dots,
+    Figure,
+    Reference,
+    Section,
+    Series,
+    Table,
+    Text,
+    round_up,
+)
 from conddp.theory.design import Design
 
 NASTY = "<script>alert('x')</script> & |`*_"
@@ -119,7 +132,7 @@ class Page(HTMLParser):
         self.tags.append(tag)
         self.attributes += [(tag, name, value or "") for name, value in attrs]
         self.ids += [value or "" for name, value in attrs if name == "id"]
-        if tag not in ("meta", "link", "br"):
+        if tag not in ("meta", "link", "br", "img"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -197,7 +210,7 @@ def test_a_fit_says_what_a_privacy_officer_asks(documents: dict[str, Document]) 
         "What is guaranteed",
         "What is public and what is not",
         "What was spent",
-        "Error to be expected",
+        "Expected error",
         "The model",
         "How training went",
         "The public columns",
@@ -254,7 +267,7 @@ def test_the_weaker_relation_is_named(tmp_path: Path) -> None:
     assert "under the weaker relation ZERO\\_OUT" in text
     assert "contribute nothing" in text
     assert "anything else within the declared ranges" not in text
-    assert "a null that adds nothing in the other. In full" in text
+    assert "contributes to one of them and nothing to the other. In full" in text
 
 
 def test_a_large_delta_is_called_what_it_is(tmp_path: Path) -> None:
@@ -402,3 +415,28 @@ def test_empty_sections_and_odd_tables_do_not_break_the_page() -> None:
     document = Document("t", "l", (Section("s", ()), Section("s 2", (Table("c", ("h",), ()),))))
     assert Page(render_html(document)).open == []
     assert render_markdown(document).count("##") == 2
+
+
+def test_terms_lists_figures_and_second_lines_come_out_in_all_forms() -> None:
+    svg = '<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+    blocks = (
+        Text("what it is", "a_term"),
+        Bullets(("one <b>", "two")),
+        Figure("Errors & more", svg, "errors.svg"),
+        Table("c", ("h", "i"), (("a", "1 (0.1)\n1.05"), ("b", "2")), highlighted=(1,)),
+    )
+    document = Document("t", "l", (Section("s", blocks),))
+    html, text = render_html(document), render_markdown(document)
+    page = Page(html)
+    assert page.open == [] and "script" not in page.tags  # the drawing is an image
+    assert base64.b64encode(svg.encode()).decode() in html and 'alt="Errors &amp; more"' in html
+    assert "<b>a_term</b>: what it is" in html and "<li>one &lt;b&gt;</li>" in html
+    assert '<tr class="highlighted"><th scope="row">b</th>' in html and "1 (0.1)\n1.05" in html
+    assert "**a\\_term**: what it is" in text and "- one \\<b\\>\n- two" in text
+    assert "![Errors & more](errors.svg)" in text and "| a | 1 (0.1) 1.05 |" in text
+    assert [block["kind"] for block in json.loads(render_json(document))["sections"][0]["blocks"]] == [
+        "text",
+        "bullets",
+        "figure",
+        "table",
+    ]

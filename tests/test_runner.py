@@ -45,12 +45,12 @@ def test_an_interrupt_ends_the_workers() -> None:
 
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        run_cells([Task(0), Task(1), Task(2)], linger, num_workers=2, report=interrupt)
+        run_cells([Task(0), Task(1), Task(2)], linger, num_workers=2, callback=interrupt)
     while multiprocessing.active_children() and time.monotonic() < started + 30:
         time.sleep(0.1)
     assert not multiprocessing.active_children()
 
 
 def test_a_worker_that_is_killed_is_named_with_what_to_do() -> None:
-    with pytest.raises(WorkerDied, match="--workers 1"):
+    with pytest.raises(WorkerDied, match="num_workers=1"):
         run_cells([Task(0), Task(1)], die, num_workers=2)

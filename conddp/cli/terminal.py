@@ -1,4 +1,4 @@
-"""What commands print: text, tables, JSON and progress. Nothing heavy is imported before it is needed."""
+"""Output of commands: text, tables, JSON and progress. Heavy imports wait until they are needed."""
 
 import io
 import json
@@ -37,7 +37,7 @@ def make_design_table(design: "Design") -> "Table":
             "condition number",
             f"{design.condition_number:.3g}, {design.scaled_condition_number:.3g} with scaled columns",
         ),
-        ("leverage", f"{design.largest_leverage:.2g} at most, {design.mean_leverage:.2g} in the mean"),
+        ("leverage", f"{design.largest_leverage:.2g} at most, {design.mean_leverage:.2g} on average"),
         ("spectrum", _draw_sparkline(design.scaled_singular_values)),
     ):
         add_row(table, name, value)
@@ -45,7 +45,7 @@ def make_design_table(design: "Design") -> "Table":
 
 
 def _draw_sparkline(values: tuple[float, ...]) -> str:
-    """Logarithms of falling values as blocks, 60 of them at most."""
+    """At most 60 block characters that show the logarithms of decreasing values."""
     from math import log
 
     shown = values[:: -(-len(values) // 60)] if values else ()
@@ -56,7 +56,7 @@ def _draw_sparkline(values: tuple[float, ...]) -> str:
 
 
 def describe_errors(comparison: "Comparison") -> str:
-    """What the numbers of the table of a comparison are."""
+    """A sentence that explains the numbers of a comparison."""
     sampled = ""
     if comparison.num_simulated < comparison.num_records:
         sampled = f", for a sample of {comparison.num_simulated:,} records (with all of them errors are lower)"
@@ -79,7 +79,7 @@ def make_comparison_table(comparison: "Comparison") -> "Table":
 
 @contextmanager
 def show_progress(title: str) -> Iterator[Any]:
-    """A bar on a terminal; a line every half a minute elsewhere. Gives a function of (done, total, seconds left)."""
+    """Show a progress bar, or a line every 30 seconds without a terminal; yields a function of (done, total, left)."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -117,7 +117,7 @@ def _show_left(seconds: float) -> str:
 
 
 def print_plain(what: Any, **options: Any) -> None:
-    """Print as it is: names of columns and files may look like markup, and a terminal may lack characters."""
+    """Print without interpreting markup, and replace characters that the terminal cannot show."""
     from rich.console import Console
 
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -127,7 +127,7 @@ def print_plain(what: Any, **options: Any) -> None:
 
 
 def make_table(*heads: str, right: tuple[str, ...] = ()) -> "Table":
-    """An empty table without lines; numbers stand in columns that are named in ``right``."""
+    """An empty table without borders; columns named in ``right`` are right-aligned."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -137,14 +137,14 @@ def make_table(*heads: str, right: tuple[str, ...] = ()) -> "Table":
 
 
 def add_row(table: "Table", *cells: str) -> None:
-    """Add cells as they are."""
+    """Add a row without interpreting markup."""
     from rich.text import Text
 
     table.add_row(*(Text(cell) for cell in cells))
 
 
 def print_json(what: Any) -> None:
-    """Print as JSON; what is not a number becomes null."""
+    """Print as JSON, with NaN as null."""
 
     def tidy(value: Any) -> Any:
         if isinstance(value, float) and value != value:

@@ -1,4 +1,4 @@
-"""Algorithms compared on simulated labels, over a range of budgets: free, because no real label takes part."""
+"""Comparison of algorithms on simulated labels over a range of budgets. Costs no privacy: no real label is read."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,9 @@ from conddp.data.schema import Schema
 from conddp.errors import CondDPError, NotCalibrated, PrivacyError, SchemaError
 from conddp.heads import HEADS
 from conddp.labels.simulation import FAMILIES, simulate
-from conddp.planning.runner import ProgressReport, run_cells
+from conddp.planning.budgets import DELTA, EPSILONS
+from conddp.planning.decoding import decode, require
+from conddp.planning.runner import ProgressCallback, run_cells
 from conddp.privacy.accounting import check_delta
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
@@ -24,7 +26,6 @@ from conddp.privacy.randomness import RandomSource
 
 __all__ = ["Comparison", "compare_algorithms"]
 
-EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 MOST_RECORDS = 50_000
 CANDIDATES = ("auto", "cond-dp", "switch-cond-dp", "dpsgd", "one-shot", "rr-on-bins", "weighted-llp", "mean")
 
@@ -41,8 +42,8 @@ class Comparison:
     num_records, num_public, num_private : int
         Size of the data.
     num_simulated : int
-        Records that labels were made up for: all, or a sample of many. With fewer records errors are larger, so what a
-        sample shows is on the safe side.
+        Records that labels were simulated for: all of them, or a sample if there are many. Fewer records mean larger
+        errors, so a sample is on the safe side.
     head : str
         The model.
     delta : float
@@ -98,16 +99,36 @@ class Comparison:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Comparison":
-        """The comparison that was stored."""
-        return cls(
-            **{
-                **stored,
-                "neighbouring": Neighbouring(stored["neighbouring"]),
-                "epsilons": tuple(stored["epsilons"]),
-                "errors": {name: tuple(map(tuple, errors)) for name, errors in stored["errors"].items()},
-                "constant": tuple(stored["constant"]),
-            }
+        """The comparison that was stored.
+
+        Raises
+        ------
+        SchemaError
+            If it is not what :meth:`to_json` gives.
+        """
+        comparison: Comparison = decode(cls, stored, "comparison")
+        counts = (comparison.num_public, comparison.num_private)
+        require(
+            1 <= comparison.num_simulated <= comparison.num_records and min(counts) >= 0,
+            "the numbers of records and columns of the comparison contradict each other",
         )
+        require(0 < comparison.delta < 1, "'comparison.delta' must lie between 0 and 1")
+        epsilons = comparison.epsilons
+        require(
+            len(epsilons) > 0 and list(epsilons) == sorted(set(epsilons)) and epsilons[0] > 0,
+            "'comparison.epsilons' must be rising numbers above 0",
+        )
+        num_draws = len(comparison.constant)
+        require(
+            len(comparison.errors) > 0
+            and num_draws > 0
+            and all(len(errors) == len(epsilons) for errors in comparison.errors.values())
+            and all(len(each) == num_draws for errors in comparison.errors.values() for each in errors),
+            "'comparison.errors' must have a list per epsilon, with an error for each value of 'comparison.constant'",
+        )
+        numbers = [error for errors in comparison.errors.values() for each in errors for error in each]
+        require(min(*numbers, *comparison.constant) > 0, "errors of a comparison must be above 0")
+        return comparison
 
     def to_json(self) -> dict[str, Any]:
         """The comparison as it is stored."""
@@ -150,16 +171,16 @@ def compare_algorithms(
     algorithms: Sequence[str] = CANDIDATES,
     head: str = "linear",
     epsilons: Sequence[float] = EPSILONS,
-    delta: float = 1e-6,
+    delta: float = DELTA,
     neighbouring: Neighbouring = Neighbouring.REPLACE,
     num_draws: int = 1,
     num_workers: int | None = 1,
-    report: ProgressReport | None = None,
+    callback: ProgressCallback | None = None,
 ) -> Comparison:
-    """Fit algorithms to labels made up from public features, and compare their errors.
+    """Fit algorithms to labels simulated from public features, and compare their errors.
 
     Privacy
-        Sees public columns and declared bounds only: no cost. Labels and private columns are made up.
+        Sees public columns and declared bounds only: no cost. Labels and private columns are simulated.
 
     Parameters
     ----------
@@ -181,7 +202,7 @@ def compare_algorithms(
         Sets of labels from each family of :data:`conddp.labels.simulation.FAMILIES`.
     num_workers : int, optional
         Processes; as many as there are cores if None.
-    report : callable, optional
+    callback : callable, optional
         Called with the number of steps done, of all steps, and the seconds left.
     """
     if len(public_features.values) < 2:
@@ -201,7 +222,7 @@ def compare_algorithms(
     setting = replace(setting, algorithms=usable)
     labels = [(family, draw) for family in range(len(FAMILIES)) for draw in range(num_draws)]
     cells = [_Cell(family, draw, epsilon) for family, draw in labels for epsilon in epsilons]
-    answers = run_cells(cells, partial(_compute, setting), num_workers=num_workers, report=report)
+    answers = run_cells(cells, partial(_compute, setting), num_workers=num_workers, callback=callback)
     for answer in answers.values():
         skipped |= answer.skipped
     errors = {

@@ -1,4 +1,4 @@
-"""What a private model can be expected to do, said before a label is read."""
+"""Plans: how well a private model will do, estimated before any label is read."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,10 @@ from typing import Any
 from conddp._validate import positive
 from conddp.data.parts import PublicFeatures
 from conddp.data.schema import Schema
-from conddp.planning.comparison import EPSILONS, Comparison, compare_algorithms
-from conddp.planning.runner import ProgressReport
+from conddp.planning.budgets import DELTA, EPSILONS
+from conddp.planning.comparison import Comparison, compare_algorithms
+from conddp.planning.decoding import decode, require
+from conddp.planning.runner import ProgressCallback
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.theory.design import Design
@@ -16,24 +18,34 @@ from conddp.theory.design import Design
 __all__ = ["Plan", "make_plan"]
 
 ALGORITHMS = ("auto", "cond-dp", "dpsgd", "rr-on-bins", "mean")
-CLOSE = 1.02  # an algorithm this much better than the default is worth naming it
+CLOSE = 1.02  # an algorithm that is better than the default by this factor is recommended instead
 GOOD = 1.05  # times the error of least squares without privacy
 
 
 @dataclass(frozen=True)
+class _Parts:
+    """A plan as it is stored; the comparison decodes itself."""
+
+    schema: str
+    epsilon: float
+    design: Design
+    comparison: Any
+
+
+@dataclass(frozen=True)
 class Plan:
-    """What public columns and declared bounds say about a fit.
+    """What to expect of a fit, from public columns and declared bounds.
 
     Parameters
     ----------
     schema : Schema
         The columns.
     epsilon : float
-        The budget that was asked for; ``comparison`` has it among others.
+        The requested budget, one of those of ``comparison``.
     design : Design
         Facts about the public columns.
     comparison : Comparison
-        Errors to be expected, from simulated labels.
+        Expected errors, from simulated labels.
     """
 
     schema: Schema
@@ -44,7 +56,7 @@ class Plan:
     def expect_noise(self) -> list[tuple[float, float, float, float]]:
         """Root mean square noise of predictions from one release, in the label's units, by theory.
 
-        One line per epsilon, with the noise for columns as they are, scaled, and conditioned.
+        One tuple per epsilon, with the noise for raw, scaled and conditioned columns.
         """
         assert self.schema.label.bounds is not None  # Column has made sure
         width, design, neighbouring = self.schema.label.bounds.width, self.design, self.comparison.neighbouring
@@ -76,16 +88,17 @@ class Plan:
         called = "the default algorithm" if name == "auto" else f"algorithm '{name}'"
         yield (
             f"Use {called} with a {head} head. At epsilon {self.epsilon:g} its error on simulated labels is "
-            f"{error:.3f} times that of linear least squares without privacy; the mean alone has {constant:.3f} times."
+            f"{error:.3f} times that of linear least squares without privacy; predicting the mean gives "
+            f"{constant:.3f} times."
         )
         others = {other: value for other, value in errors.items() if other not in (name, "mean")}
         if others:
             runner_up = min(others, key=lambda other: others[other])
-            comes = "does as well, with" if others[runner_up] < error else "comes next, with"
+            comes = "does as well, at" if others[runner_up] < error else "comes next, at"
             yield f"'{runner_up}' {comes} {others[runner_up]:.3f} times."
         if error > 0.97 * constant:
             yield (
-                "That is no better than the mean: at this budget these records cannot carry a model. More records, "
+                "That is no better than the mean: at this budget there are too few records for a model. More records, "
                 "fewer columns or a larger epsilon would help."
             )
         means = dict(zip(self.comparison.epsilons, self.comparison.mean(name), strict=True))
@@ -93,19 +106,39 @@ class Plan:
         if enough and enough[0] < self.epsilon:
             yield f"Epsilon {enough[0]:g} would already be within {GOOD - 1:.0%} of least squares."
         elif enough and enough[0] > self.epsilon:
-            yield f"Within {GOOD - 1:.0%} of least squares it is from epsilon {enough[0]:g} on."
+            yield f"It gets within {GOOD - 1:.0%} of least squares from epsilon {enough[0]:g} on."
         elif not enough:
-            yield f"Within {GOOD - 1:.0%} of least squares it is at none of these budgets."
+            yield f"It gets within {GOOD - 1:.0%} of least squares at none of these budgets."
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Plan":
-        """The plan that was stored."""
-        return cls(
-            Schema.from_toml(stored["schema"]),
-            stored["epsilon"],
-            Design.from_json(stored["design"]),
-            Comparison.from_json(stored["comparison"]),
+        """The plan that was stored.
+
+        Raises
+        ------
+        SchemaError
+            If it is not what :meth:`to_json` gives.
+        """
+        parts = decode(_Parts, stored, "plan")
+        plan = cls(Schema.from_toml(parts.schema), parts.epsilon, parts.design, Comparison.from_json(parts.comparison))
+        design, comparison = plan.design, plan.comparison
+        require(plan.epsilon in comparison.epsilons, "'plan.epsilon' is not among the budgets of the comparison")
+        require(
+            design.columns == plan.schema.public
+            and (comparison.num_records, comparison.num_public) == (design.num_records, len(design.columns)),
+            "schema, design and comparison of the plan are not of the same data",
         )
+        values = (*design.singular_values, *design.scaled_singular_values)
+        costs = (design.plain_cost, design.scaled_cost, design.conditioned_cost)
+        improvement = (design.improvement.exact_best, design.improvement.exact_worst)
+        require(
+            design.rank >= 1
+            and len(design.singular_values) >= 1
+            and len(design.deviations) == len(design.columns)
+            and min(*values, *costs, *improvement) > 0,
+            "'plan.design' does not describe columns: a rank, singular value, cost or factor is not above 0",
+        )
+        return plan
 
     def to_json(self) -> dict[str, Any]:
         """The plan as it is stored."""
@@ -122,15 +155,15 @@ def make_plan(
     schema: Schema,
     *,
     epsilon: float = 1.0,
-    delta: float = 1e-6,
+    delta: float = DELTA,
     algorithms: Sequence[str] = ALGORITHMS,
     head: str = "linear",
     neighbouring: Neighbouring = Neighbouring.REPLACE,
     num_draws: int = 1,
     num_workers: int | None = 1,
-    report: ProgressReport | None = None,
+    callback: ProgressCallback | None = None,
 ) -> Plan:
-    """Look at public columns and try algorithms on simulated labels.
+    """Summarize the public columns and try algorithms on simulated labels.
 
     Privacy
         Sees public columns, names and declared bounds only: no cost.
@@ -142,8 +175,8 @@ def make_plan(
     schema : Schema
         Roles and declared bounds of all columns.
     epsilon, delta : float
-        The budget of the fit to come; other epsilons are tried beside it.
-    algorithms, head, neighbouring, num_draws, num_workers, report
+        Budget of the planned fit. Other epsilons are tried too.
+    algorithms, head, neighbouring, num_draws, num_workers, callback
         As in :func:`~conddp.planning.comparison.compare_algorithms`.
     """
     positive(epsilon=epsilon)
@@ -157,6 +190,6 @@ def make_plan(
         neighbouring=neighbouring,
         num_draws=num_draws,
         num_workers=num_workers,
-        report=report,
+        callback=callback,
     )
     return Plan(schema, float(epsilon), Design.of(public_features), comparison)

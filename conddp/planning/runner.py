@@ -1,4 +1,4 @@
-"""Many independent measurements on all cores, with results kept so that an interrupted run goes on where it was."""
+"""Many independent measurements on all cores. Results are stored, so that an interrupted run can be continued."""
 
 import math
 import os
@@ -19,9 +19,9 @@ from threadpoolctl import threadpool_limits
 from conddp.cache import ContentCache
 from conddp.errors import CondDPError
 
-__all__ = ["ProgressReport", "Store", "WorkerDied", "run_cells"]
+__all__ = ["ProgressCallback", "Store", "WorkerDied", "run_cells"]
 
-ProgressReport = Callable[[int, int, float], None]  # cells done, cells in all, seconds left
+ProgressCallback = Callable[[int, int, float], None]  # cells done, cells in all, seconds left
 
 
 class WorkerDied(CondDPError, RuntimeError):  # noqa: N818  (reads as what happened)
@@ -33,7 +33,7 @@ class Work(Hashable, Protocol):
 
     @property
     def work(self) -> float:
-        """Rough size of the work, in any unit, for planning and for the time that is left."""
+        """Rough size of the work in any unit, to order cells and estimate the remaining time."""
 
 
 CellT = TypeVar("CellT", bound=Work)
@@ -67,12 +67,12 @@ def run_cells(
     store: Store[CellT, ResultT] | None = None,
     num_workers: int | None = None,
     fresh: bool = False,
-    report: ProgressReport | None = None,
+    callback: ProgressCallback | None = None,
 ) -> dict[CellT, ResultT]:
     """Results of all cells, from the store or computed.
 
     Every worker process has one BLAS thread: on kernels of this size a second one gains little, and cores are better
-    used by another cell. The largest cells start first. A result is kept as soon as it is there.
+    used by another cell. The largest cells start first. A result is stored as soon as it is computed.
 
     Parameters
     ----------
@@ -85,13 +85,13 @@ def run_cells(
     num_workers : int, optional
         Processes; as many as there are cores if None. With 1 all is done in this process.
     fresh : bool
-        Compute what is in the store too; the new results take its place.
-    report : callable, optional
-        Called with the number of cells done, of all cells, and the seconds that are left.
+        Also compute what is in the store, and replace it.
+    callback : callable, optional
+        Called with the number of finished cells, the number of cells, and the estimated seconds left.
     """
     cells = list(dict.fromkeys(cells))
     results: dict[CellT, ResultT] = {}
-    keys = {cell: store.key(cell) for cell in cells} if store else {}  # now: files may come and go while this runs
+    keys = {cell: store.key(cell) for cell in cells} if store else {}  # now: data files may change while this runs
     for cell in cells:
         stored = store.cache.get(keys[cell]) if store and not fresh else None
         if store and stored is not None:
@@ -103,11 +103,11 @@ def run_cells(
         if store:
             store.cache.put(keys[cell], store.encode(result))
         results[cell] = result
-        if report is not None:
-            report(len(results), len(cells), clock.left(cell.work))
+        if callback is not None:
+            callback(len(results), len(cells), clock.left(cell.work))
 
-    if report is not None:
-        report(len(results), len(cells), 0.0 if not missing else math.nan)
+    if callback is not None:
+        callback(len(results), len(cells), 0.0 if not missing else math.nan)
     num_workers = min(num_workers or _count_cores(), max(len(missing), 1))
     if num_workers == 1:
         for cell in missing:
@@ -117,7 +117,7 @@ def run_cells(
         num_workers, mp_context=get_context("spawn"), initializer=_start_worker, initargs=(os.getpid(), compute)
     )
     try:
-        with _interrupts_held_back():  # workers that are still starting could not deal with them
+        with _interrupts_held_back():  # workers that are still starting cannot handle them
             waiting = {pool.submit(_compute, cell): cell for cell in missing}
         for future in as_completed(waiting):
             finish(waiting[future], future.result())
@@ -130,8 +130,7 @@ def run_cells(
         pool.shutdown(wait=False, cancel_futures=True)
         if isinstance(error, BrokenProcessPool):
             raise WorkerDied(
-                "a worker process was killed, perhaps because memory ran out. Try again with fewer workers "
-                "(--workers 1)."
+                "a worker process was killed, perhaps because memory ran out. Try again with num_workers=1."
             ) from error
         raise
     pool.shutdown()
@@ -140,7 +139,7 @@ def run_cells(
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """An interrupt comes when this ends, and never to processes that are started meanwhile."""
+    """Delay interrupts until this ends, and hide them from processes that are started meanwhile."""
     if sys.platform == "win32":
         yield
         return
@@ -170,7 +169,7 @@ def _compute(cell: Any) -> Any:
 
 
 def _start_worker(parent: int, compute: Callable[[Any], Any]) -> None:
-    """One BLAS thread, Ctrl-C is dealt with by the parent, and no life without it."""
+    """Use one BLAS thread, leave Ctrl-C to the parent, and exit with the parent."""
     global _compute_in_worker
     _compute_in_worker = compute
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -179,7 +178,7 @@ def _start_worker(parent: int, compute: Callable[[Any], Any]) -> None:
 
 
 def _end_with_parent(parent: int) -> None:
-    """A parent that is killed cannot say so to its workers; they would go on for hours."""
+    """Exit when the parent is gone: a killed parent cannot stop its workers, which would run on for hours."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(1)

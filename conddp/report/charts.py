@@ -140,8 +140,8 @@ class _Axis:
         if self.log:
             value = max(value, self.low * 1e-3)
         low, high = self.map(self.low), self.map(self.high)
-        share = (self.map(value) - low) / (high - low)
-        return self.start + min(max(share, -2.0), 3.0) * (self.end - self.start)
+        fraction = (self.map(value) - low) / (high - low)
+        return self.start + min(max(fraction, -2.0), 3.0) * (self.end - self.start)
 
     def ticks(self, number: int) -> list[float]:
         """Round numbers along the axis: powers of ten and their double and half, or steps of 1, 2 or 5."""

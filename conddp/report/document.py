@@ -1,17 +1,39 @@
-"""What a report is made of: sections of paragraphs, facts, tables and charts. How it looks is decided elsewhere."""
+"""The content of a report: sections of paragraphs, lists, facts, tables, charts and figures, without any styling."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Block", "Chart", "Document", "Dots", "Facts", "Formula", "Reference", "Section", "Series", "Table", "Text"]
+__all__ = [
+    "Block",
+    "Bullets",
+    "Chart",
+    "Document",
+    "Dots",
+    "Facts",
+    "Figure",
+    "Formula",
+    "Reference",
+    "Section",
+    "Series",
+    "Table",
+    "Text",
+]
 
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph."""
+    """A paragraph; ``term``, if any, is what it explains."""
 
     text: str
+    term: str = ""
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """Items of a list."""
+
+    items: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -23,19 +45,34 @@ class Formula:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names with their values."""
+    """Names and their values."""
 
     facts: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells; columns after the first ``num_text`` ones are numbers."""
+    """Rows of cells.
+
+    Parameters
+    ----------
+    caption : str
+        Above the table.
+    heads : tuple of str
+        Of the columns.
+    rows : tuple of tuple of str
+        The cells. A number may have a second line.
+    num_text : int
+        Number of leading columns that hold text; the others hold numbers.
+    highlighted : tuple of int
+        Indices of rows to emphasize.
+    """
 
     caption: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     num_text: int = 1
+    highlighted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,7 +100,7 @@ class Chart:
     Parameters
     ----------
     title : str
-        What is drawn; also what is read out instead of it.
+        What is drawn; also the alternative text for screen readers.
     x_label, y_label : str
         Of the axes.
     x : tuple of float
@@ -113,12 +150,31 @@ class Dots:
     deviations: tuple[float, ...]
 
 
-Block = Text | Formula | Facts | Table | Chart | Dots
+@dataclass(frozen=True)
+class Figure:
+    """A drawing that was made elsewhere.
+
+    Parameters
+    ----------
+    title : str
+        What is drawn; also the alternative text for screen readers.
+    svg : str
+        The drawing. It is embedded as an image, so that its scripts do not run and its styles do not affect the page.
+    file : str
+        A file with the same drawing, for Markdown, which can only link to it.
+    """
+
+    title: str
+    svg: str
+    file: str
+
+
+Block = Text | Bullets | Formula | Facts | Table | Chart | Dots | Figure
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with what follows."""
+    """A heading and the blocks below it."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -133,11 +189,11 @@ class Document:
     title : str
         The heading.
     lead : str
-        What matters most, in a sentence or two.
+        The main point, in a sentence or two.
     sections : tuple of Section
         The rest.
     footnote : str
-        Below it.
+        At the bottom.
     """
 
     title: str
@@ -147,7 +203,7 @@ class Document:
 
 
 def round_up(value: float, digits: int = 3) -> str:
-    """A number that is no smaller than the value, in so many digits."""
+    """The value rounded up to so many digits."""
     if value <= 0:
         return show(value)
     size = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
@@ -160,6 +216,6 @@ def show(value: float) -> str:
 
 
 def join(names: Sequence[str], *, most: int = 12) -> str:
-    """Names in a row, the first ones if there are many."""
+    """Names separated by commas, the first ones if there are many."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -2,6 +2,7 @@
 
 import json
 import re
+from base64 import b64encode
 from dataclasses import asdict
 from html import escape
 from importlib.resources import files
@@ -11,7 +12,20 @@ from typing import Any
 
 from conddp.errors import SchemaError
 from conddp.report.charts import MOST_MARKERS, name_style, render_chart, render_dots, render_marker
-from conddp.report.document import Block, Chart, Document, Dots, Facts, Formula, Section, Table, Text, show
+from conddp.report.document import (
+    Block,
+    Bullets,
+    Chart,
+    Document,
+    Dots,
+    Facts,
+    Figure,
+    Formula,
+    Section,
+    Table,
+    Text,
+    show,
+)
 
 __all__ = ["render_html", "render_json", "render_markdown", "write_report"]
 
@@ -22,7 +36,7 @@ def write_report(document: Document, path: Path, *, overwrite: bool = False) -> 
     if path.suffix not in renderers:
         raise SchemaError(f"a report is written to .html, .md or .json, got '{path}'.")
     if path.exists() and not overwrite:
-        raise SchemaError(f"'{path}' exists already. Name another file, or overwrite it with --force.")
+        raise SchemaError(f"'{path}' exists already. Name another file, or pass overwrite=True.")
     text = renderers[path.suffix](document)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
@@ -79,6 +93,9 @@ def _html(block: Block, numbers: Any) -> dict[str, Any]:
                 re.sub(r"\^(\S+)", lambda power: f"<sup>{power[1].replace('-', '−')}</sup>", escape(block.text))
             ),
         }
+    if isinstance(block, Figure):
+        image = b64encode(block.svg.encode()).decode("ascii")
+        return {"kind": kind, "title": block.title, "address": f"data:image/svg+xml;base64,{image}"}
     return {"kind": kind, "block": block}
 
 
@@ -100,7 +117,11 @@ def render_markdown(document: Document) -> str:
 
 def _markdown(block: Block) -> str:
     if isinstance(block, Text):
-        return _mark(block.text)
+        return (f"**{_mark(block.term)}**: " if block.term else "") + _mark(block.text)
+    if isinstance(block, Bullets):
+        return "\n".join(f"- {_mark(item)}" for item in block.items)
+    if isinstance(block, Figure):
+        return f"![{_mark(block.title)}]({block.file})"
     if isinstance(block, Formula):
         return f"    {block.text}"
     if isinstance(block, Facts):

@@ -1,6 +1,6 @@
-"""Data sets by name: the paper's synthetic design, and real sets where their files are at hand.
+"""Data sets by name: the paper's synthetic design, and real sets whose files are on this machine.
 
-Files are looked for in the folder named by ``CONDDP_DATA``, then in ``../shared/data`` beside a checkout, then in
+Files are searched in the folder named by ``CONDDP_DATA``, then in ``../shared/data`` beside a checkout, then in
 ``data`` under the user's cache folder, which :mod:`conddp.research.fetching` fills. Loading downloads nothing. The
 content of every file is compared with its known digest.
 """
@@ -57,7 +57,7 @@ class Source:
     Parameters
     ----------
     title, licence : str
-        What it is and what its source allows.
+        Description, and the licence of the source.
     file : str
         Path below the data folder, of a CSV file compressed with gzip; empty if there is no reader.
     label : str
@@ -65,13 +65,13 @@ class Source:
     bounds : Bounds
         Declared range of the label, from what is known of the measurement, not from the file.
     url, member : str
-        Where the file can be had: an archive, and the name of the file in it.
+        Address of the archive, and the name of the file in it.
     digests : tuple of str
-        Of the uncompressed content: "sha256:..." or git's "blob:...". Any one of them will do.
+        Of the uncompressed content: "sha256:..." or git's "blob:...". One of them must match.
     num_records : int
         Rows of the whole set.
     sample, sample_digest : str
-        A smaller file that stands in where the whole is absent.
+        A smaller file, used if the whole set is not on this machine.
     leave_out : tuple of str
         Columns that are not features.
     delimiter : str
@@ -79,11 +79,11 @@ class Source:
     columns : tuple of str
         Names, for a file without a header line.
     paper_scaling : (origin, unit) or None
-        What the paper seems to have taken from the label and divided it by; None is its least value and its range.
+        What the paper seems to have subtracted from the label and divided it by; None for its minimum and range.
     paper_columns : {"as they are", "standardized"}
-        What the paper may have done to the features. It does not say.
+        How the paper may have prepared the features, which it does not say.
     note : str
-        What a user must know.
+        What users should know.
     """
 
     title: str
@@ -109,7 +109,7 @@ _BUZZ_MEASURES = ("NCD", "BL", "NAD", "AI", "NAC", "ND", "CS", "AT", "NA", "ADL"
 
 SYNTHETIC: dict[str, Any] = {
     "name": "synthetic",
-    "title": "The paper's synthetic design; made on the spot",
+    "title": "The paper's synthetic design, generated when needed",
     "licence": "-",
     "source": "conddp.research.datasets.make_synthetic(power=p, num_records=n, num_columns=d, seed=s)",
     "label": "label",
@@ -218,13 +218,13 @@ DATASETS = {
         Bounds(0, 400),
         "https://ailab.criteo.com/criteo-sponsored-search-conversion-log-dataset/",
         num_records=15_995_634,
-        note="6.4 GB, to be had from its page after accepting the licence; conddp has no reader for it yet",
+        note="6.4 GB, available from its page after accepting the licence; conddp has no reader for it yet",
     ),
 }
 
 
 def get_source(name: str) -> Source:
-    """What is known of a data set.
+    """The source of a data set.
 
     Raises
     ------
@@ -274,8 +274,8 @@ def prepare_dataset(name: str, preparation: Literal["paper", "ours"]) -> Records
     name : str
         Of a real set, or "synthetic" with the decay of its spectrum behind it: "synthetic 0.5".
     preparation : {"paper", "ours"}
-        The range of the label: what the data show, as the paper seems to have it (not private), or what was declared
-        beforehand.
+        The range of the label: "paper" takes it from the data, as the paper seems to have done (not private), "ours" as
+        it was declared beforehand.
     """
     one_of(("paper", "ours"), preparation=preparation)
     if name.split()[0] == "synthetic":
@@ -313,13 +313,13 @@ def locate_dataset(name: str) -> tuple[Path, bool]:
     if not source.file:
         raise DatasetNotFound(f"data set '{name}': {source.note}. Page: {source.url}")
     raise DatasetNotFound(
-        f"data set '{name}' is not on this machine. Run `conddp data fetch {name}` to download it from "
+        f"data set '{name}' is not on this machine. Download it with fetch_dataset('{name}') from "
         f"{source.url}, or put the file at {source.file} below a folder and name that folder in CONDDP_DATA."
     )
 
 
 def data_folders() -> tuple[Path, ...]:
-    """Where files may be, in order; the last is the user's cache, which is the only one that is ever written to."""
+    """Folders to search, in order. The last is the user's cache, the only one that is written to."""
     return tuple(_folders())
 
 
@@ -337,14 +337,14 @@ def check_digest(content: bytes, digests: tuple[str, ...], *, what: str) -> None
     }
     if digests and not any(found[kind] == value for kind, _, value in (each.partition(":") for each in digests)):
         raise DatasetDamaged(
-            f"{what} is not the file that is known under this name: expected {' or '.join(digests)}, got "
+            f"{what} is not the expected file: expected digest {' or '.join(digests)}, got "
             f"sha256:{found['sha256']}. Delete it and fetch it again; if the source has changed its file, results "
-            "would not be comparable."
+            "are not comparable."
         )
 
 
 def list_datasets() -> list[dict[str, Any]]:
-    """All data sets that are known: name, number of records, licence, title, and whether and where they are at hand."""
+    """All known data sets: name, number of records, licence, title, and the file if it is on this machine."""
     entries = []
     for name, source in DATASETS.items():
         try:
@@ -359,7 +359,7 @@ def list_datasets() -> list[dict[str, Any]]:
 
 
 def describe_dataset(name: str) -> dict[str, Any]:
-    """Where a data set comes from, its licence, and its columns if it is at hand, or else how to get it."""
+    """Source and licence of a data set, and its columns if it is on this machine, or else how to get it."""
     if name == SYNTHETIC["name"]:
         return dict(SYNTHETIC)
     source = get_source(name)
@@ -416,7 +416,7 @@ def make_synthetic(
 
 
 def _folders() -> Iterator[Path]:
-    """Where files may be, in order."""
+    """Folders to search, in order."""
     if "CONDDP_DATA" in os.environ:
         yield Path(os.environ["CONDDP_DATA"])
     yield Path(__file__).resolve().parents[3] / "shared" / "data"

@@ -1,4 +1,4 @@
-"""Private regression on data that need no download: ``conddp demo``.
+"""The demo: private regression on data that need no download.
 
 Two data sets: the paper's synthetic design with a decaying spectrum, and the RAND Health Insurance Experiment, where
 the terms of the insurance plan are public and the health and the doctor's visits of a person are not.
@@ -7,11 +7,10 @@ the terms of the insurance plan are public and the health and the doctor's visit
 import functools
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from conddp.algorithms import DPSGD, Auto, CondDP
 from conddp.algorithms.algorithm import Algorithm
@@ -19,19 +18,21 @@ from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.errors import SchemaError, require_package
 from conddp.models.saving import load_model, save_model
+from conddp.planning.budgets import DELTA, EPSILONS
 from conddp.planning.plan import make_plan
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.report import report_fit, write_report
 from conddp.report.document import Chart, Reference, Section, Series, Text
 from conddp.research.datasets import get_source, load_dataset, make_synthetic
-from conddp.research.evaluation import DELTA, Evaluation
+from conddp.research.split import Split, Sweep
 from conddp.theory.design import Design
 
-__all__ = ["Measured", "load_randhie", "measure", "run_demo"]
+__all__ = ["load_randhie", "run_demo"]
 
-MEASURED = "The measured errors look at labels and are not private; everything else is public, declared or released."
-EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
+MEASURED = (
+    "Measured errors were computed from labels and are not private. Everything else is public, declared or released."
+)
 ALGORITHMS: dict[str, Algorithm] = {"default": Auto(), "Cond-DP": CondDP(), "DPSGD": DPSGD()}
 
 RANDHIE = Schema.of(
@@ -52,85 +53,53 @@ def load_randhie() -> Records:
     return Records.from_frame(randhie.load_pandas().data, RANDHIE)
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Test errors on one data set.
-
-    Parameters
-    ----------
-    title : str
-        The data set.
-    optimum, constant : float
-        Test MSE of non-private least squares and of the non-private mean.
-    errors : dict
-        Test MSE by algorithm, one row per epsilon and one column per noise seed.
-    """
-
-    title: str
-    optimum: float
-    constant: float
-    errors: dict[str, NDArray[np.float64]]
-
-
-def measure(title: str, dataset: Records, *, num_seeds: int) -> Measured:
-    """Fit every algorithm at every epsilon on one split, with several noise seeds."""
-    evaluation = Evaluation.of(dataset)
-    errors = {
-        name: np.array([[evaluation.compute_error(each, e, seed) for seed in range(num_seeds)] for e in EPSILONS])
-        for name, each in ALGORITHMS.items()
-    }
-    return Measured(title, evaluation.optimum, evaluation.constant, errors)
-
-
-def print_table(comparison: Measured) -> None:
+def print_table(title: str, sweep: Sweep) -> None:
     """Mean test MSE and its ratio to the non-private optimum."""
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=comparison.title, title_justify="left", caption_justify="left", min_width=72)
+    table = Table(title=title, title_justify="left", caption_justify="left", min_width=72)
     table.add_column("epsilon", justify="right")
-    for name in comparison.errors:
+    for name in sweep.errors:
         table.add_column(f"{name}\ntest MSE", justify="right")
         table.add_column("over\noptimum", justify="right")
-    for row, epsilon in enumerate(EPSILONS):
+    for row, epsilon in enumerate(sweep.epsilons):
         cells = []
-        for errors in comparison.errors.values():
-            mean = errors[row].mean()
-            cells += [f"{mean:.4g}", f"{mean / comparison.optimum:.3f}"]
+        for name in sweep.errors:
+            cells += [f"{sweep.compute_means(name)[row]:.4g}", f"{sweep.compute_ratios(name)[row]:.3f}"]
         table.add_row(f"{epsilon:g}", *cells)
     table.caption = (
-        f"not private: least squares {comparison.optimum:.4g}, the mean alone {comparison.constant:.4g}\n"
-        f"REPLACE, delta {DELTA:g}, nothing tuned, mean of {next(iter(comparison.errors.values())).shape[1]} seeds"
+        f"not private: least squares {sweep.optimum:.4g}, the mean alone {sweep.constant:.4g}\n"
+        f"REPLACE, delta {DELTA:g}, nothing tuned, mean of {sweep.num_seeds} seeds"
     )
     Console().print(table)
 
 
-def report_measured(comparison: Measured) -> Section:
+def report_sweep(title: str, sweep: Sweep) -> Section:
     """Test errors against epsilon, for a report."""
     series = []
-    for name, errors in comparison.errors.items():
+    for name, errors in sweep.errors.items():
         mean, spread = errors.mean(axis=1), errors.std(axis=1)
         series.append(Series(name, tuple(mean), tuple(np.maximum(mean - spread, mean / 4)), tuple(mean + spread)))
-    highest = 1.5 * comparison.constant
-    lowest = min(comparison.optimum, *(min(each.y) for each in series))
-    num_seeds = next(iter(comparison.errors.values())).shape[1]
+    highest = 1.5 * sweep.constant
+    lowest = min(sweep.optimum, *(min(each.y) for each in series))
     return Section(
-        f"Measured: {comparison.title}",
+        f"Measured: {title}",
         (
             Text(
-                "These data need no protection, so errors can be measured on a fifth of the records that was held out: "
-                f"mean and standard deviation over {num_seeds} noise seeds, relation REPLACE, delta {DELTA:g}, "
+                "These data need no protection, so errors can be measured on a held-out fifth of the records: "
+                f"mean and standard deviation over {sweep.num_seeds} noise seeds, relation REPLACE, delta {DELTA:g}, "
                 "nothing tuned."
             ),
             Chart(
-                f"Test error against epsilon: {comparison.title}",
+                f"Test error against epsilon: {title}",
                 "epsilon",
                 "mean squared error",
-                EPSILONS,
+                sweep.epsilons,
                 tuple(series),
                 (
-                    Reference("least squares, not private", comparison.optimum),
-                    Reference("the mean alone, not private", comparison.constant),
+                    Reference("least squares, not private", sweep.optimum),
+                    Reference("the mean alone, not private", sweep.constant),
                 ),
                 log_x=True,
                 log_y=highest > 4 * lowest,
@@ -166,21 +135,22 @@ def run_demo(out: Path, *, num_seeds: int = 5, names: Sequence[str] = ()) -> Pat
     measured = []
     for title, make in makers.items():
         dataset = make()
-        measured.append(measure(title, dataset, num_seeds=num_seeds))
-        print_table(measured[-1])
-    page = _make_page(dataset, out, tuple(report_measured(each) for each in reversed(measured)))
-    print(f"\nThe page about it all: {page}")
+        sweep = Split.of(dataset).sweep(ALGORITHMS, epsilons=EPSILONS, seeds=range(num_seeds))
+        print_table(title, sweep)
+        measured.append(report_sweep(title, sweep))
+    page = _make_page(dataset, out, tuple(reversed(measured)))
+    print(f"\nReport: {page}")
     return page
 
 
 def _clear(out: Path) -> None:
-    """Make an empty folder, or empty one that an earlier demo has made; nobody else's files are touched."""
+    """Make the folder, or remove what an earlier demo wrote to it; other files are never touched."""
     mark = out / "made_by_conddp_demo"
     if mark.exists():
         shutil.rmtree(out / "model", ignore_errors=True)
         (out / "report.html").unlink(missing_ok=True)
     elif out.exists() and any(out.iterdir()):
-        raise SchemaError(f"the folder '{out}' is not empty, and no demo has made it. Name another one with --out.")
+        raise SchemaError(f"the folder '{out}' is not empty and was not made by an earlier demo. Name another folder.")
     out.mkdir(parents=True, exist_ok=True)
     mark.touch()
 
@@ -195,10 +165,10 @@ def _make_page(dataset: Records, out: Path, sections: tuple[Section, ...]) -> Pa
         private=None if private is None else dict(zip(private.names, private.bounds, strict=True)),
     )
     plan = make_plan(dataset.public, schema, num_workers=None)
-    print(f"\nPlan for the last one, without a look at its labels: {plan.recommendation}")
+    print(f"\nPlan for the last data set, made without its labels: {plan.recommendation}")
     ledger = PrivacyLedger(PrivacyBudget(1.0, DELTA))
     result = Auto().fit(dataset, PrivacyBudget(1.0, DELTA), ledger=ledger)
-    print(f"\nA fit of the default to it promises:\n{result.guarantee}")
+    print(f"\nGuarantee of a fit with the default algorithm:\n{result.guarantee}")
     folder = out / "model"
     save_model(folder, replace(result, design=Design.of(dataset.public)))
     return write_report(report_fit(load_model(folder), plan, sections, footnote=MEASURED), out / "report.html")

@@ -1,4 +1,4 @@
-"""Data sets from their public source into the user's cache: ``conddp data fetch``."""
+"""Download of data sets from their public sources into the user's cache."""
 
 import gzip
 import io
@@ -20,27 +20,27 @@ __all__ = ["FetchFailed", "fetch_dataset"]
 
 TIMEOUT = 60  # seconds without an answer
 CHUNK = 1 << 16
-LARGEST = 1 << 30  # bytes: no archive here is anywhere near, so what is larger is something else
+LARGEST = 1 << 30  # bytes, far above any archive here: a larger answer is something else
 
-Report = Callable[[int, int], None]  # bytes so far, bytes in all or 0 if unknown
+ProgressCallback = Callable[[int, int], None]  # bytes so far, bytes in all or 0 if unknown
 
 
 class FetchFailed(CondDPError, OSError):  # noqa: N818  (reads as what happened)
     """A data set could not be downloaded."""
 
 
-def fetch_dataset(name: str, *, url: str | None = None, report: Report | None = None) -> Path:
-    """Download a data set, check its content and put it into the user's cache.
+def fetch_dataset(name: str, *, url: str | None = None, callback: ProgressCallback | None = None) -> Path:
+    """Download a data set, check its digest and store it in the user's cache.
 
-    Nothing is written unless the content has the digest that is known for it.
+    Nothing is written unless the content has the known digest.
 
     Parameters
     ----------
     name : str
         The data set.
     url : str, optional
-        Another place that has the same archive.
-    report : callable, optional
+        Another address of the same archive.
+    callback : callable, optional
         Called with the bytes so far and in all.
 
     Returns
@@ -53,13 +53,13 @@ def fetch_dataset(name: str, *, url: str | None = None, report: Report | None = 
     FetchFailed
         If the source does not answer, or the file is not in the archive.
     DatasetDamaged
-        If the content is not what is known under this name.
+        If the content does not have the known digest.
     """
     source = get_source(name)
     if not source.file:
         raise FetchFailed(f"data set '{name}' cannot be fetched: {source.note}. Page: {source.url}")
     place = url or source.url
-    archive = _download(place, report)
+    archive = _download(place, callback)
     content = _find_member(archive, source, place)
     content = CONVERTERS.get(name, bytes)(content)
     check_digest(content, source.digests, what=f"what {place} holds for '{name}'")
@@ -68,7 +68,7 @@ def fetch_dataset(name: str, *, url: str | None = None, report: Report | None = 
     return path
 
 
-def _download(url: str, report: Report | None) -> bytes:
+def _download(url: str, callback: ProgressCallback | None) -> bytes:
     received = io.BytesIO()
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "conddp"})
@@ -77,9 +77,9 @@ def _download(url: str, report: Report | None) -> bytes:
             while chunk := answer.read(CHUNK):
                 received.write(chunk)
                 if received.tell() > LARGEST:
-                    raise FetchFailed(f"{url} sends more than {LARGEST >> 20} MB, which is no data set known here.")
-                if report is not None:
-                    report(received.tell(), total)
+                    raise FetchFailed(f"{url} sends more than {LARGEST >> 20} MB, more than any data set known here.")
+                if callback is not None:
+                    callback(received.tell(), total)
     except (URLError, HTTPException, OSError, ValueError) as error:
         if isinstance(error, FetchFailed):
             raise
@@ -92,7 +92,7 @@ def _download(url: str, report: Report | None) -> bytes:
 
 
 def _find_member(archive: bytes, source: Source, place: str) -> bytes:
-    """The wanted file, looked for in archives within archives too."""
+    """The member of the archive, searched in nested archives too."""
     if not source.member:
         return archive
     try:
@@ -123,7 +123,7 @@ def _walk(archive: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a gzip file whole or not at all."""
+    """Write a gzip file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent)
     try:

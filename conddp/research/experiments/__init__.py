@@ -1,1 +1,1 @@
-"""The paper's experiments, declared, measured and set beside its printed numbers: ``conddp reproduce``."""
+"""The paper's experiments: declared, measured, and compared with the printed numbers."""

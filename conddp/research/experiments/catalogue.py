@@ -8,13 +8,14 @@ import numpy as np
 from conddp.algorithms import DPSGD, Auto, CondDP, RROnBins, SwitchCondDP, WeightedLLP
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
+from conddp.planning.budgets import EPSILONS
 from conddp.research.experiments.experiment import Experiment, Method
 from conddp.research.experiments.search import Search, Trial
 from conddp.research.experiments.tuning import Schedule
 
 __all__ = ["EXPERIMENTS", "make_quick"]
 
-# Features as they are have rows of any size, so the range of rates must be wider there.
+# Raw features have rows of any norm, so they need a wider range of learning rates.
 CONDITIONED = {
     "learning_rate": np.geomspace(1e-4, 1.0, 14).tolist(),
     "clip_residual": np.geomspace(3e-3, 10.0, 14).tolist(),
@@ -92,7 +93,7 @@ EXPERIMENTS = {each.name: each for each in (SYNTHETIC, LINEAR_REAL, MLP_REAL)}
 
 
 def make_quick(experiment: Experiment) -> Experiment:
-    """The same in a minute or less: fewer budgets, trials, seeds and epochs. For a first look, not for conclusions."""
+    """A quick version: fewer budgets, trials, seeds and epochs. For a first look, not for conclusions."""
 
     def thin(method: Method) -> Method:
         if method.search is None:
@@ -105,13 +106,13 @@ def make_quick(experiment: Experiment) -> Experiment:
     return replace(
         experiment,
         methods=tuple(thin(method) for method in experiment.methods),
-        epsilons=(0.25, 1.0, 4.0, math.inf),
+        epsilons=(*EPSILONS[::2], math.inf),
         schedule=shorter,
         num_seeds=2,
     )
 
 
 def _spread(trials: tuple[Trial, ...], number: int) -> tuple[Trial, ...]:
-    """So many of the trials, chosen at random."""
+    """A random subset of the trials."""
     chosen = np.random.default_rng(0).permutation(len(trials))[:number]
     return tuple(trials[index] for index in sorted(chosen))

@@ -1,4 +1,4 @@
-"""What the results say beside the paper, each sentence with its numbers."""
+"""Statements on how results compare with the paper, each with its numbers."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ LINEAR_SETS = ("wine", "energy", "ca_housing")  # where the paper's set-up could
 
 
 def state_claims(name: str, rows: Sequence[Row]) -> list[str]:
-    """Sentences about the rows of one experiment."""
+    """Statements about the rows of one experiment."""
     makers: dict[str, Callable[[Sequence[Row]], Iterator[str]]] = {
         "linear-real": _claim_linear,
         "mlp-real": _claim_mlp,

@@ -1,4 +1,4 @@
-"""What an experiment is: data sets, methods and budgets, and the cell of the table that each combination makes."""
+"""Experiments: data sets, methods and budgets; each combination is a cell of a table."""
 
 import hashlib
 import json
@@ -19,16 +19,14 @@ from conddp.algorithms.descent import Descent
 from conddp.cache import ContentCache
 from conddp.errors import NotCalibrated
 from conddp.heads.head import Head
+from conddp.planning.budgets import EPSILONS
 from conddp.planning.runner import Store, run_cells
-from conddp.privacy.budget import PrivacyBudget
-from conddp.privacy.randomness import RandomSource
 from conddp.research.datasets import DATASETS, DatasetNotFound, locate_dataset
-from conddp.research.experiments.problem import DELTA, Problem
 from conddp.research.experiments.search import Search
 from conddp.research.experiments.tuning import Schedule, tune
+from conddp.research.split import load_split
 
 __all__ = [
-    "EPSILONS",
     "Accounting",
     "Cell",
     "Experiment",
@@ -39,7 +37,6 @@ __all__ = [
     "measure_cells",
 ]
 
-EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, math.inf)
 VERSION = 1  # raise it when a tuned cell with the same declaration would give other numbers
 
 WITHOUT_INFLUENCE = ("research", "report", "planning", "cli", "files.py")  # on what a fit gives
@@ -56,13 +53,13 @@ class Method:
     name : str
         As the paper calls it.
     algorithm : Algorithm
-        With its own defaults, for fits that tune nothing.
+        With its default settings, for fits without tuning.
     search : Search, optional
-        What is tuned on the test loss under the paper's accounting; None runs the method as it comes and nothing else.
+        Settings to tune on the test loss under the paper's accounting. None runs the method with its defaults only.
     tuned : Descent, optional
-        The algorithm for the tuned runs, if it is not the same.
+        The algorithm of the tuned runs, if it is another one.
     untuned : bool
-        Whether the method also runs as it comes.
+        Whether the method also runs with its defaults.
     head : Head, optional
         The model, if it is not the experiment's.
     """
@@ -77,7 +74,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Cell:
-    """One number to measure: everything that it depends on.
+    """One number to measure, with everything that it depends on.
 
     Parameters
     ----------
@@ -89,7 +86,7 @@ class Cell:
         "paper": ZERO_OUT, tuned on the test loss, the paper's preparation of the data. "ours": REPLACE, nothing tuned,
         our preparation.
     epsilon : float
-        With delta 1e-6; infinite without noise.
+        Budget, with delta 1e-6; infinite for no noise.
     head : Head
         The model.
     schedule : Schedule
@@ -108,7 +105,7 @@ class Cell:
 
     @property
     def key(self) -> dict[str, Any]:
-        """What the result depends on, short enough to be a line in a file."""
+        """What the result depends on, as a short key for the cache."""
         method = self.method
         declaration = repr((method.algorithm, self.head, self.num_seeds))
         if self.accounting == "paper":
@@ -129,23 +126,22 @@ class Cell:
 
     @property
     def work(self) -> float:
-        """Rough size of the work, in record visits, for planning and for the time that is left."""
+        """Rough size of the work in record visits, to order cells and estimate the remaining time."""
         if self.accounting == "ours" or self.method.search is None:
             return 1e7
-        problem = Problem.of(self.data, "paper")
-        n, d = problem.train.public.values.shape
+        n, d = load_split(self.data, "paper").train.public.values.shape
         search = self.method.search
         runs, alive, before = float(search.finalists * self.num_seeds), len(search.trials), 0.0
-        for share, keep in search.rungs:
-            runs, alive, before = runs + alive * (share - before), keep, share
+        for fraction, keep in search.rungs:
+            runs, alive, before = runs + alive * (fraction - before), keep, fraction
         records = min(n, self.schedule.batch_size or n)
         parameters = self.head.layout(d, 0).size
         return float(runs * self.schedule.num_steps(n) * parameters * (records + 40))
 
     def compute(self) -> "Result":
         """Measure."""
-        started = time.process_time()  # of this core: other work on the machine does not count
-        problem = Problem.of(self.data, self.accounting)
+        started = time.process_time()  # CPU time: other work on the machine does not count
+        split = load_split(self.data, self.accounting)
         setting: Mapping[str, Any] = {}
         errors: tuple[float, ...] = ()
         note = ""
@@ -154,7 +150,7 @@ class Cell:
             algorithm = self.method.tuned or self.method.algorithm
             assert isinstance(algorithm, Descent), "only descent is tuned"
             tuned = tune(
-                problem,
+                split,
                 algorithm,
                 self.head,
                 self.epsilon,
@@ -165,21 +161,19 @@ class Cell:
             setting, errors = asdict(tuned.trial), tuned.errors
         else:
             try:
-                errors = tuple(self._fit(problem, seed) for seed in range(self.num_seeds))
+                errors = tuple(
+                    split.measure_fit(self.method.algorithm, self.epsilon, seed=seed, head=self.head)
+                    for seed in range(self.num_seeds)
+                )
             except NotCalibrated as error:
                 note = str(error)
         seconds = time.process_time() - started
-        return Result(errors, problem.optimum, problem.constant, dict(setting), note, seconds)
-
-    def _fit(self, problem: Problem, seed: int) -> float:
-        budget, source = PrivacyBudget(self.epsilon, DELTA), RandomSource.of(seed)
-        fitted = self.method.algorithm.fit(problem.train, budget, head=self.head, random_source=source)
-        return problem.compute_error(fitted.model.predict(problem.test.public))
+        return Result(errors, split.optimum, split.constant, dict(setting), note, seconds)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a cell came to.
+    """The result of a cell.
 
     Parameters
     ----------
@@ -225,7 +219,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table and a figure of the paper, to be measured again.
+    """A table and a figure of the paper to reproduce.
 
     Parameters
     ----------
@@ -246,7 +240,7 @@ class Experiment:
     num_seeds : int
         Runs of each cell.
     reference : {"least squares", "lowest cell"}
-        What ratios are taken to: least squares, or the lowest of the cells without privacy.
+        Denominator of ratios: least squares, or the lowest of the cells without privacy.
     """
 
     name: str
@@ -256,12 +250,12 @@ class Experiment:
     head: Head
     schedule: Schedule
     methods: tuple[Method, ...]
-    epsilons: tuple[float, ...] = EPSILONS
+    epsilons: tuple[float, ...] = (*EPSILONS, math.inf)
     num_seeds: int = 5
     reference: Literal["least squares", "lowest cell"] = "least squares"
 
     def cells(self) -> Iterator[Cell]:
-        """All cells of the sets that are at hand."""
+        """All cells of the sets on this machine."""
         for data in self.sets_at_hand():
             for method in self.methods:
                 for epsilon in self.epsilons:
@@ -286,7 +280,7 @@ def measure_cells(cells: Iterable[Cell], cache: ContentCache, **options: Any) ->
 
 @cache
 def _digest_code() -> str:
-    """Of the rooms that a fit depends on: defaults change, and fits that tune nothing are quickly redone."""
+    """Digest of the code that a fit depends on: defaults change, and untuned fits are quick to repeat."""
     package = Path(conddp.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
@@ -307,5 +301,5 @@ def is_at_hand(data: str) -> bool:
 
 
 def is_sample(data: str) -> bool:
-    """Whether only a sample of it is."""
+    """Whether only a sample of it is on this machine."""
     return not data.startswith("synthetic") and locate_dataset(data)[1]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_rows", "draw_spectra", "render_svg"]
 
-# Okabe and Ito's colours, which can be told apart by everyone; the marker says it again.
+# Okabe and Ito's colour-blind safe palette; markers differ too.
 STYLES = {
     "DPSGD": ("#d55e00", "s"),
     "DPSGD, columns scaled": ("#e69f00", "v"),
@@ -27,7 +27,7 @@ STYLES = {
     "default": ("#009e73", "D"),
     "default, linear head": ("#000000", "d"),
 }
-HIGHEST = 1.6  # times the error of the mean: what is above is off the chart, so that the rest can be seen
+HIGHEST = 1.6  # times the error of the mean: larger values are off the chart, so that the rest can be read
 
 
 def _subplots(number: int, *, columns: int) -> "tuple[Figure, list[Axes]]":
@@ -124,7 +124,7 @@ def draw_spectra(spectra: Mapping[str, Sequence[float]], *, columns: int = 4) ->
 
 
 def _label_log_axis(panel: "Axes") -> None:
-    """Plain numbers on a logarithmic axis, at 1, 2 and 5 of every decade, or closer where it spans less."""
+    """Label a logarithmic axis with plain numbers at 1, 2 and 5 of every decade, or closer if it spans less."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     low, high = panel.get_ylim()

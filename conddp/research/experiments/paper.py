@@ -1,4 +1,4 @@
-"""The numbers that the paper prints, and where they stand beside ours.
+"""The numbers printed in the paper.
 
 The file ``paper_tables.csv`` holds every cell of the tables in the appendix "Full experiment results" of "Private
 Learning with Public Feature Conditioning": mean and standard deviation over five runs of the validation MSE.
@@ -32,5 +32,5 @@ def _read() -> dict[tuple[str, str, str, float], Printed]:
 
 
 def get_printed(table: str, data: str, method: str, epsilon: float) -> Printed | None:
-    """What the paper prints for a data set, a method and an epsilon; None if it prints nothing."""
+    """The printed cell for a data set, method and epsilon, or None."""
     return _read().get((table, data, method, epsilon))

@@ -1,4 +1,4 @@
-"""Run an experiment and write all that comes of it."""
+"""Run an experiment and write its tables, figures and page."""
 
 import os
 import time
@@ -8,12 +8,13 @@ from pathlib import Path
 
 from conddp.cache import ContentCache, cache_folder
 from conddp.errors import CondDPError, require_package
-from conddp.planning.runner import ProgressReport
+from conddp.planning.runner import ProgressCallback
+from conddp.report import write_report
 from conddp.research.datasets import DATASETS
 from conddp.research.experiments.catalogue import EXPERIMENTS, make_quick
 from conddp.research.experiments.experiment import Experiment, is_sample, measure_cells
 from conddp.research.experiments.figures import draw_rows, draw_spectra, render_svg
-from conddp.research.experiments.page import Section, render_html, render_page_markdown
+from conddp.research.experiments.page import ExperimentResults, render_page_markdown, report_reproduction
 from conddp.research.experiments.rows import Row, make_rows, read_rows, write_rows
 from conddp.research.experiments.spectra import list_spectra, render_spectra_markdown, write_spectra
 from conddp.research.experiments.tables import render_markdown
@@ -35,11 +36,11 @@ def reproduce_experiment(
     quick: bool = False,
     num_workers: int | None = None,
     fresh: bool = False,
-    report: ProgressReport | None = None,
+    callback: ProgressCallback | None = None,
 ) -> list[Row]:
     """Measure an experiment and write its table (CSV, Markdown) and figure (SVG, PNG) to a folder.
 
-    Results are kept in the user's cache: an interrupted run goes on where it was, a finished one is only drawn again.
+    Results are stored in the user's cache: an interrupted run continues, and a finished one is only drawn again.
 
     Privacy
         Tunes on test labels and reads them: for data that need no protection.
@@ -55,20 +56,20 @@ def reproduce_experiment(
     num_workers : int, optional
         Processes; all cores if None.
     fresh : bool
-        Measure anew what has been measured before.
-    report : callable, optional
+        Measure again what is in the cache.
+    callback : callable, optional
         See :func:`~conddp.planning.runner.run_cells`.
     """
     require_package("matplotlib", extra="reproduce", purpose="drawing figures")
     experiment = make_quick(EXPERIMENTS[name]) if quick else EXPERIMENTS[name]
     if not experiment.sets_at_hand():
         raise NothingAtHand(
-            f"no data set of '{name}' is on this machine. Get one with `conddp data fetch NAME`: "
+            f"no data set of '{name}' is on this machine. Download one with fetch_dataset(name): "
             f"{', '.join(experiment.sets)}."
         )
     started = time.monotonic()
     cache = ContentCache(cache_folder() / RESULTS)
-    results = measure_cells(experiment.cells(), cache, num_workers=num_workers, fresh=fresh, report=report)
+    results = measure_cells(experiment.cells(), cache, num_workers=num_workers, fresh=fresh, callback=callback)
     rows = make_rows(experiment, results)
     work = sum(result.seconds for result in results.values())
     command = f"`conddp reproduce {name}{' --quick' if quick else ''}`"
@@ -88,7 +89,7 @@ def reproduce_experiment(
 
 
 def reproduce_spectra(out: Path) -> str:
-    """Write the singular values of all data sets at hand (CSV, SVG, PNG) and a table about them, which is returned."""
+    """Write the singular values of all data sets on this machine (CSV, SVG, PNG) and a table, which is returned."""
     require_package("matplotlib", extra="reproduce", purpose="drawing figures")
     summaries = list_spectra()
     out.mkdir(parents=True, exist_ok=True)
@@ -102,28 +103,28 @@ def reproduce_spectra(out: Path) -> str:
 
 
 def write_page(out: Path) -> tuple[Path, Path]:
-    """One page, as Markdown and as HTML, about everything that a folder holds.
+    """Write one page on all results in a folder, as Markdown and as HTML.
 
     Returns
     -------
     (Path, Path)
         The Markdown file and the HTML file.
     """
-    sections = []
+    results = []
     figures = {}
     for name, experiment in EXPERIMENTS.items():
         path = out / f"{name}.csv"
         if path.exists():
             header, rows = read_rows(path)
-            sections.append(Section(experiment, tuple(rows), tuple(header), f"{name}.svg"))
+            results.append(ExperimentResults(experiment, tuple(rows), tuple(header), f"{name}.svg"))
             figures[f"{name}.svg"] = (out / f"{name}.svg").read_text(encoding="utf-8")
     spectra = ""
     if (out / "spectra.svg").exists():
         figures["spectra.svg"] = (out / "spectra.svg").read_text(encoding="utf-8")
         spectra = (out / "spectra.md").read_text(encoding="utf-8").split("\n\n", 1)[1]
     markdown, page = out / "index.md", out / "index.html"
-    markdown.write_text(render_page_markdown(sections, spectra), encoding="utf-8")
-    page.write_text(render_html(sections, figures, spectra), encoding="utf-8")
+    markdown.write_text(render_page_markdown(results, spectra), encoding="utf-8")
+    write_report(report_reproduction(results, figures, spectra), page, overwrite=True)
     return markdown, page
 
 

@@ -1,4 +1,4 @@
-"""Configurations to try, and how many of them go how far."""
+"""Search over configurations by successive halving."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -13,7 +13,7 @@ __all__ = ["Search", "Trial"]
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration of noisy descent, in units that mean the same on every data set.
+    """One configuration of noisy descent, in units that do not depend on the data set.
 
     Parameters
     ----------
@@ -21,11 +21,11 @@ class Trial:
         Of Adam, for labels of unit width.
     clip_residual : float
         The clip norm over the root mean square of the norms of the feature rows: the residual at which a typical record
-        of a linear model is clipped, as a share of the width of the labels.
+        of a linear model is clipped, as a fraction of the width of the label's range.
     initial_scale : float
         Standard deviation of every parameter at the start.
     switch : float
-        Share of the steps with conditioned features, where the method switches.
+        Fraction of the steps with conditioned features, for methods that switch.
     """
 
     learning_rate: float
@@ -41,17 +41,17 @@ class Trial:
 
 @dataclass(frozen=True)
 class Search:
-    """Trials, thinned out on the way.
+    """Trials, of which fewer and fewer continue.
 
-    All trials run with one seed up to the share of the steps that the first rung names; the best go on to the next
-    one. The finalists start again, with every seed, and run to the end.
+    All trials run with one seed up to the fraction of the steps at the first rung; the best continue to the next rung.
+    The finalists start again with every seed and run to the end.
 
     Parameters
     ----------
     trials : tuple of Trial
-        What is tried.
-    rungs : tuple of (share, keep)
-        After this share of the steps, so many go on. Shares rise.
+        The configurations to try.
+    rungs : tuple of (fraction, keep)
+        After this fraction of the steps, ``keep`` trials continue. Fractions increase.
     finalists : int
         How many run to the end with every seed.
     """
@@ -65,12 +65,12 @@ class Search:
             raise ValueError("trials must not be empty: there is nothing to search.")
         positive_integer(finalists=self.finalists)
         last = 0.0
-        for share, keep in self.rungs:
+        for fraction, keep in self.rungs:
             positive_integer(keep=keep)
-            in_range(0.0, 1.0, share=share)
-            if share <= last:
-                raise ValueError(f"shares of the rungs must rise, got {[share for share, _ in self.rungs]}.")
-            last = share
+            in_range(0.0, 1.0, fraction=fraction)
+            if fraction <= last:
+                raise ValueError(f"fractions of the rungs must increase, got {[each for each, _ in self.rungs]}.")
+            last = fraction
 
     @classmethod
     def over_grid(
@@ -91,7 +91,7 @@ class Search:
         finalists: int,
         seed: int = 0,
     ) -> "Search":
-        """Trials drawn at random: evenly on a logarithmic axis from a (low, high), or one of a list of more values."""
+        """Random trials: log-uniform on a range (low, high), or chosen from a list of other length."""
         _check_names(ranges)
         positive_integer(num_trials=num_trials)
         trials = tuple(_draw(ranges, num_trials, np.random.default_rng(seed)))

@@ -1,4 +1,4 @@
-"""Spectra of the public features of all data sets at hand."""
+"""Spectra of the public features of all data sets on this machine."""
 
 import csv
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
 from conddp.research.datasets import DATASETS
 from conddp.research.experiments.experiment import is_at_hand, is_sample
-from conddp.research.experiments.problem import Problem
+from conddp.research.split import load_split
 
 __all__ = ["SPECTRUM_SETS", "DesignSummary", "render_spectra_markdown", "summarize_design", "write_spectra"]
 
@@ -20,7 +20,7 @@ SPECTRUM_SETS = ("synthetic 0", "synthetic 0.2", "synthetic 0.5", "synthetic 1",
 
 @dataclass(frozen=True)
 class DesignSummary:
-    """What the public features of a training set look like: columns as they are, no intercept, as in the paper.
+    """Summary of the public features of a training set: raw columns, no intercept, as in the paper.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class DesignSummary:
     num_records, num_columns : int
         Of the training part.
     singular_values : tuple of float
-        Falling.
+        In decreasing order.
     largest_leverage : float
         Largest diagonal entry of the projection onto the columns, between d/n and 1.
     """
@@ -47,14 +47,14 @@ class DesignSummary:
 
     @property
     def stable_rank(self) -> float:
-        """Sum of squared singular values over the largest of them: how many directions matter."""
+        """Sum of squared singular values over the largest of them: the number of directions that matter."""
         squared = np.square(self.singular_values)
         return float(squared.sum() / squared.max())
 
 
 def summarize_design(data: str) -> DesignSummary:
     """Spectrum and leverage of the public features of one data set."""
-    train = Problem.of(data, "ours").train
+    train = load_split(data, "ours").train
     spectrum = Spectrum.of(train.public, constant=False)
     whitened = ConditioningMatrix.from_spectrum(spectrum).transform(train.public)
     leverage = float((whitened**2).sum(axis=1).max() / train.num_records)
@@ -63,7 +63,7 @@ def summarize_design(data: str) -> DesignSummary:
 
 
 def list_spectra() -> list[DesignSummary]:
-    """Summaries of all sets at hand."""
+    """Summaries of all sets on this machine."""
     return [summarize_design(data) for data in SPECTRUM_SETS if is_at_hand(data)]
 
 

@@ -21,7 +21,7 @@ KIND_NAMES = {
 
 @dataclass(frozen=True)
 class TableLine:
-    """A method under one accounting: its cells from left to right, each an MSE with its spread and a ratio."""
+    """A method under one accounting. A cell is an MSE with its standard deviation, and a ratio."""
 
     method: str
     kind: str
@@ -29,17 +29,17 @@ class TableLine:
 
 
 def list_sets(rows: Sequence[Row]) -> list[str]:
-    """Data sets in the order in which they come."""
+    """Data sets in the order of the rows."""
     return list(dict.fromkeys(row.data for row in rows))
 
 
 def list_epsilons(rows: Sequence[Row]) -> list[float]:
-    """Epsilons, rising."""
+    """Epsilons in increasing order."""
     return sorted({row.epsilon for row in rows})
 
 
 def make_lines(rows: Sequence[Row], data: str) -> Iterator[TableLine]:
-    """All lines of the table of one data set; what was neither printed nor measured is left out."""
+    """All lines of the table of one data set, except those that were neither printed nor measured."""
     epsilons = list_epsilons(rows)
     chosen = {(row.method, row.epsilon): row for row in rows if row.data == data}
     for method in dict.fromkeys(method for method, _ in chosen):
@@ -76,7 +76,7 @@ def render_markdown(rows: Sequence[Row]) -> str:
 
 
 def make_rich_table(rows: Sequence[Row], data: str) -> "Table":
-    """The table of one data set for a terminal; ratios only, which fit."""
+    """The table of one data set for a terminal, with ratios only, to fit its width."""
     from rich.table import Table
 
     first = next(row for row in rows if row.data == data)

@@ -1,8 +1,8 @@
-"""Many configurations of noisy descent at once, tuned on the test loss as the paper did.
+"""Tuning of noisy descent on the test loss, as in the paper; many configurations are trained at once.
 
 Privacy
-    Nothing here is private: labels of the test set choose the winner, and only the runs themselves are noisy. For
-    experiments on data that need no protection.
+    Not private: test labels choose the winner, and only the runs themselves are noisy. For experiments on data that
+    need no protection.
 """
 
 import math
@@ -19,22 +19,23 @@ from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
 from conddp.heads.folding import move_parameters
 from conddp.heads.head import Head, Inputs
+from conddp.planning.budgets import DELTA
 from conddp.privacy.accounting import calibrate_noise_multiplier
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.release import Curator
-from conddp.research.experiments.problem import DELTA, Problem
 from conddp.research.experiments.search import Search, Trial
+from conddp.research.split import Split
 from conddp.training.loop import TrainingPlan, train
 from conddp.training.optimizers import Adam
 
 __all__ = ["Schedule", "Tuned", "tune"]
 
-PRECISION = np.float32  # half the time of float64; a run's noise is far above its rounding
+PRECISION = np.float32  # half the time of float64; the noise of a run is far above its rounding error
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long every run is.
+    """Length of every run.
 
     Parameters
     ----------
@@ -48,11 +49,11 @@ class Schedule:
     batch_size: int | None = None
 
     def num_steps(self, num_records: int) -> int:
-        """Steps in so many epochs."""
+        """Number of steps."""
         return self.num_epochs * (1 if self.batch_size is None else math.ceil(num_records / self.batch_size))
 
     def sampling_probability(self, num_records: int) -> float:
-        """Chance of a record to take part in a step."""
+        """Probability that a record takes part in a step."""
         return 1.0 if self.batch_size is None else min(1.0, self.batch_size / num_records)
 
 
@@ -66,9 +67,9 @@ class Tuned:
 
 @dataclass(frozen=True)
 class _Run:
-    """What all runs of one search share."""
+    """Settings shared by all runs of a search."""
 
-    problem: Problem
+    split: Split
     algorithm: Descent
     head: Head
     spectrum: Spectrum
@@ -77,7 +78,7 @@ class _Run:
 
     @property
     def num_steps(self) -> int:
-        return self.schedule.num_steps(self.problem.train.num_records)
+        return self.schedule.num_steps(self.split.train.num_records)
 
     def phases(self, switch: float) -> tuple[Phase, ...]:
         return self.algorithm.switch_at(switch).phases(self.spectrum, self.num_steps)
@@ -115,7 +116,7 @@ class _Lane:
             )
             self.parameters = moved.astype(PRECISION)
         self.number, self.left = number, self.phases[number].num_steps
-        features = target.transform(self.run.problem.train.public, dtype=PRECISION)
+        features = target.transform(self.run.split.train.public, dtype=PRECISION)
         if self.run.schedule.batch_size is None:
             features = np.asfortranarray(features)
         self.inputs = Inputs.of(features)
@@ -123,10 +124,10 @@ class _Lane:
         self.optimizer = Adam(np.array([trial.learning_rate for trial in self.trials]))
 
     def advance(self, until: int) -> None:
-        """Train up to so many steps in all."""
-        problem = self.run.problem
-        bounds = problem.train.label.bounds
-        label = bounds.clamp(problem.train.label.values).astype(PRECISION)
+        """Train until ``until`` steps are done in total."""
+        split = self.run.split
+        bounds = split.train.label.bounds
+        label = bounds.clamp(split.train.label.values).astype(PRECISION)
         while self.done < until:
             if self.left == 0:
                 self._enter(self.number + 1)
@@ -155,22 +156,22 @@ class _Lane:
         """Noise for every configuration from its own generator; none without privacy."""
         if not self.run.noise_multiplier:
             return None
-        return Curator(self.generators, num_records=self.run.problem.train.num_records, float32_without_guarantee=True)
+        return Curator(self.generators, num_records=self.run.split.train.num_records, float32_without_guarantee=True)
 
-    @np.errstate(all="ignore")  # a configuration that has diverged is told by its error
+    @np.errstate(all="ignore")  # a diverged configuration shows in its error
     def errors(self) -> list[float]:
         """Test error of every configuration; infinite where it has diverged."""
-        problem, head = self.run.problem, self.run.head
-        features = self.conditioning.transform(problem.test.public)
+        split, head = self.run.split, self.run.head
+        features = self.conditioning.transform(split.test.public)
         weights = head.layout(features.shape[1], 0).views(self.parameters.astype(np.float64))
         errors = []
         for row in head.predict(weights, features, None):
-            error = problem.compute_error(problem.train.label.bounds.clamp(row))
+            error = split.compute_error(split.train.label.bounds.clamp(row))
             errors.append(error if math.isfinite(error) else math.inf)
         return errors
 
     def keep(self, kept: Sequence[int]) -> None:
-        """Go on with these configurations only."""
+        """Continue with these configurations only."""
         index = list(kept)
         self.trials = [self.trials[number] for number in index]
         self.seeds = [self.seeds[number] for number in index]
@@ -180,7 +181,7 @@ class _Lane:
 
 
 def tune(
-    problem: Problem,
+    split: Split,
     algorithm: Descent,
     head: Head,
     epsilon: float,
@@ -194,10 +195,10 @@ def tune(
 
     Parameters
     ----------
-    problem : Problem
+    split : Split
         Data, split and error.
     algorithm : Descent
-        Says how features are conditioned, and when that ends.
+        Decides how features are conditioned, and until which step.
     head : Head
         The model.
     epsilon : float
@@ -205,13 +206,13 @@ def tune(
     schedule : Schedule
         Epochs and batches.
     search : Search
-        What is tried.
+        The configurations to try.
     num_seeds : int
         Runs of each finalist.
     neighbouring : Neighbouring
-        The relation under which epsilon is meant; the paper's accounting is ``ZERO_OUT``.
+        The relation that epsilon refers to; the paper's accounting is ``ZERO_OUT``.
     """
-    n = problem.train.num_records
+    n = split.train.num_records
     noise_multiplier = 0.0
     if math.isfinite(epsilon):
         noise_multiplier = calibrate_noise_multiplier(
@@ -221,8 +222,8 @@ def tune(
             sampling_probability=schedule.sampling_probability(n),
             neighbouring=neighbouring,
         )
-    spectrum = Spectrum.of(problem.train.public, constant=problem.fit_intercept)
-    run = _Run(problem, algorithm, head, spectrum, schedule, noise_multiplier)
+    spectrum = Spectrum.of(split.train.public, constant=split.fit_intercept)
+    run = _Run(split, algorithm, head, spectrum, schedule, noise_multiplier)
     finalists = _thin_out(run, search)
     lanes = _make_lanes(run, [trial for trial in finalists for _ in range(num_seeds)], num_seeds)
     by_trial: dict[Trial, list[float]] = {}
@@ -247,9 +248,9 @@ def _make_lanes(run: _Run, trials: Sequence[Trial], num_seeds: int) -> list[_Lan
 def _thin_out(run: _Run, search: Search) -> list[Trial]:
     """The finalists, best first."""
     lanes, best = _make_lanes(run, search.trials, 1), list(search.trials)
-    for share, keep in search.rungs:
+    for fraction, keep in search.rungs:
         for lane in lanes:
-            lane.advance(max(1, round(share * run.num_steps)))
+            lane.advance(max(1, round(fraction * run.num_steps)))
         scored = [(error, lane, index) for lane in lanes for index, error in enumerate(lane.errors())]
         ranked = sorted(scored, key=lambda entry: entry[0])[:keep]
         best = [lane.trials[index] for _, lane, index in ranked]

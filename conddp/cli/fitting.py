@@ -1,0 +1,116 @@
+"""Commands that train a model and use it: ``fit``, ``predict``, ``report``, and ``schema init`` before them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from conddp.cli.options import (
+    AsJson,
+    DataFile,
+    Delta,
+    Force,
+    HeadName,
+    LabelBounds,
+    LabelName,
+    PrivateColumns,
+    SchemaFile,
+    on_interrupt,
+    read_schema,
+    usage_errors,
+)
+from conddp.cli.terminal import print_json, print_plain
+
+__all__ = ["fit", "init_schema", "predict", "report"]
+
+COUNTED = "If training had started, the cost is in the ledger and counts as spent. No model was written."
+
+
+def init_schema(
+    data: DataFile,
+    label: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("schema.toml"),
+    force: Force = False,
+) -> None:
+    """Write a draft of a schema with comments. Reads only the names and types of columns."""
+    from conddp.data.readers import read_column_types
+    from conddp.data.schema import Schema
+    from conddp.errors import SchemaError
+
+    draft = Schema.draft(read_column_types(data), label=label)
+    if out.exists() and not force:
+        raise SchemaError(f"'{out}' exists already. Name another file with --out, or overwrite it with --force.")
+    out.write_text(draft, encoding="utf-8")
+    print_plain(f"{out}: fill in the bounds, and move columns that must be protected from public to private.")
+
+
+def fit(
+    data: DataFile,
+    out: Annotated[Path, typer.Option(help="Folder for the model; it must not exist.", show_default=False)],
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of this fit: a bound on the privacy loss.")] = 1.0,
+    delta: Delta = 1e-6,
+    schema: SchemaFile = None,
+    label: LabelName = None,
+    label_bounds: LabelBounds = None,
+    private: PrivateColumns = None,
+    algorithm: Annotated[str, typer.Option(help="Algorithm: auto, cond-newton, cond-dp, rr-on-bins, ...")] = "auto",
+    head: HeadName = "linear",
+    ledger: Annotated[
+        Path | None, typer.Option(help="Ledger file that this fit is charged to; see `conddp ledger`.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Random seed, for research only: anyone who knows it can remove the noise.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a private model and save it with its guarantee."""
+    from conddp.files import fit_file
+
+    with usage_errors(), on_interrupt(COUNTED):
+        saved = fit_file(
+            data,
+            read_schema(data, schema, label, label_bounds, private or []),
+            out,
+            epsilon=epsilon,
+            delta=delta,
+            algorithm=algorithm,
+            head=head,
+            ledger=ledger,
+            seed=seed,
+        )
+    if as_json:
+        print_json({"model": str(out), "guarantee": str(saved.guarantee), "settings": dict(saved.settings)})
+    else:
+        print_plain(f"{saved.guarantee}\n\nModel: {out}")
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="Folder of a saved model.", show_default=False)],
+    data: DataFile,
+    out: Annotated[Path, typer.Option(help="File to write: .parquet or .csv.", show_default=False)],
+    force: Force = False,
+) -> None:
+    """Predict for new records. Costs no privacy: the model is already released."""
+    from conddp.files import predict_file
+
+    count = predict_file(model, data, out, overwrite=force)
+    print_plain(f"{out}: {count:,} predictions")
+
+
+def report(
+    source: Annotated[
+        Path,
+        typer.Argument(help="Folder of a saved model, or the .json file of a plan or comparison.", show_default=False),
+    ],
+    out: Annotated[Path, typer.Option(help="File to write: .html, .md or .json.")] = Path("report.html"),
+    plan: Annotated[
+        Path | None,
+        typer.Option(help="The .json file of a plan, to show its expected errors beside a model."),
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Write a report on a model, a plan or a comparison. Costs no privacy: everything in it is public or released."""
+    from conddp.files import report_file
+
+    report_file(source, out, plan=plan, overwrite=force)
+    print_plain(f"{out}")

@@ -1,0 +1,62 @@
+"""Commands for privacy ledgers: ``ledger init`` and ``ledger show``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from conddp.cli.options import AsJson, usage_errors
+from conddp.cli.terminal import add_row, make_table, print_json, print_plain
+
+__all__ = ["init_ledger", "show_ledger"]
+
+
+def init_ledger(
+    path: Annotated[Path, typer.Argument(help="The file to write.", show_default=False)],
+    epsilon: Annotated[float, typer.Option(help="Total epsilon that may be spent on these data.", show_default=False)],
+    delta: Annotated[float, typer.Option(help="Total delta that may be spent on these data.", show_default=False)],
+) -> None:
+    """Create a ledger with one budget for all fits on a data set."""
+    from conddp.privacy.budget import PrivacyBudget
+    from conddp.privacy.ledger import PrivacyLedger
+
+    with usage_errors():
+        ledger = PrivacyLedger(PrivacyBudget(epsilon, delta), path=path)
+    print_plain(f"{path}: {ledger.remaining}")
+
+
+def show_ledger(
+    path: Annotated[Path, typer.Argument(help="A ledger file, or the folder of a saved model.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Show what was spent, on which fits and why, and what remains."""
+    from dataclasses import asdict
+
+    from conddp.privacy.ledger import PrivacyLedger
+
+    ledger = PrivacyLedger.load(path / "ledger.jsonl" if path.is_dir() else path)
+    if as_json:
+        print_json(
+            {
+                "neighbouring": ledger.neighbouring.value,
+                "budget": asdict(ledger.budget),
+                "spent": asdict(ledger.spent),
+                "remaining": asdict(ledger.remaining),
+                "entries": [asdict(entry) for entry in ledger.entries],
+            }
+        )
+        return
+    table = make_table("when", "what", "epsilon", "delta", "why", right=("epsilon", "delta"))
+    for entry in ledger.entries:
+        add_row(
+            table,
+            entry.time[:16].replace("T", " "),
+            entry.what,
+            f"{entry.cost.epsilon:g}",
+            f"{entry.cost.delta:g}",
+            entry.reason,
+        )
+    print_plain(table)
+    print_plain(
+        f"\nspent {ledger.spent}; {ledger.remaining} remains of {ledger.budget}, relation {ledger.neighbouring}"
+    )

@@ -1,0 +1,154 @@
+"""Commands that tell what to expect before a fit, at no privacy cost: ``plan`` and ``compare``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from conddp.cli.options import (
+    AsJson,
+    DataFile,
+    Delta,
+    Draws,
+    Force,
+    HeadName,
+    LabelBounds,
+    LabelName,
+    PrivateColumns,
+    SchemaFile,
+    Workers,
+    check_out,
+    on_interrupt,
+    read_schema,
+    usage_errors,
+)
+from conddp.cli.terminal import (
+    describe_errors,
+    make_comparison_table,
+    make_design_table,
+    print_json,
+    print_plain,
+    show_progress,
+)
+
+if TYPE_CHECKING:
+    from conddp.planning.comparison import Comparison
+    from conddp.planning.plan import Plan
+    from conddp.report.document import Document
+
+__all__ = ["compare", "plan"]
+
+NOTHING_LOST = "Nothing was written and nothing was spent."
+
+
+def plan(
+    data: DataFile,
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of the planned fit.")] = 1.0,
+    delta: Delta = 1e-6,
+    schema: SchemaFile = None,
+    label: LabelName = None,
+    label_bounds: LabelBounds = None,
+    private: PrivateColumns = None,
+    head: HeadName = "linear",
+    draws: Draws = 1,
+    workers: Workers = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write: .json for the plan itself, .html or .md for a report.")
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate how well a private model will do. Costs no privacy: only public columns are read."""
+    from conddp.files import plan_file
+    from conddp.report import report_plan
+
+    check_out(out, force)
+    with usage_errors(), on_interrupt(NOTHING_LOST), show_progress("planning") as advance:
+        made = plan_file(
+            data,
+            read_schema(data, schema, label, label_bounds, private or []),
+            epsilon=epsilon,
+            delta=delta,
+            head=head,
+            num_draws=draws,
+            num_workers=workers,
+            callback=advance,
+        )
+    _write(made, report_plan(made), out)
+    if as_json:
+        print_json({**made.to_json(), "algorithm": made.algorithm, "recommendation": made.recommendation})
+        return
+    print_plain(make_design_table(made.design))
+    print_plain(f"\n{made.design.improvement.describe()}")
+    for remark in made.design.list_remarks():
+        print_plain(f"! {remark}")
+    print_plain(f"\n{describe_errors(made.comparison)}")
+    print_plain(make_comparison_table(made.comparison))
+    print_plain(f"\n{made.recommendation}")
+    if out:
+        print_plain(f"\n{out}")
+
+
+def compare(
+    data: DataFile,
+    schema: SchemaFile = None,
+    label: LabelName = None,
+    label_bounds: LabelBounds = None,
+    private: PrivateColumns = None,
+    algorithm: Annotated[
+        list[str] | None, typer.Option(help="An algorithm to try. Repeatable; by default all that can be used.")
+    ] = None,
+    epsilon: Annotated[
+        list[float] | None, typer.Option(help="A budget. Repeatable; by default 0.25, 0.5, 1, 2 and 4.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="The additive term delta of every fit.")] = 1e-6,
+    head: HeadName = "linear",
+    draws: Draws = 1,
+    workers: Workers = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write: .json for the comparison itself, .html or .md for a report.")
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare algorithms on labels simulated from public columns. Costs no privacy: no real label is read."""
+    from conddp.files import compare_file
+    from conddp.planning.budgets import EPSILONS
+    from conddp.planning.comparison import CANDIDATES
+    from conddp.report import report_comparison
+
+    check_out(out, force)
+    with usage_errors(), on_interrupt(NOTHING_LOST), show_progress("comparing") as advance:
+        made = compare_file(
+            data,
+            read_schema(data, schema, label, label_bounds, private or []),
+            algorithms=algorithm or CANDIDATES,
+            epsilons=epsilon or EPSILONS,
+            delta=delta,
+            head=head,
+            num_draws=draws,
+            num_workers=workers,
+            callback=advance,
+        )
+    _write(made, report_comparison(made), out)
+    if as_json:
+        print_json(made.to_json())
+        return
+    print_plain(describe_errors(made))
+    print_plain(make_comparison_table(made))
+    for name, reason in made.skipped.items():
+        print_plain(f"not tried: {name}: {reason}")
+    if out:
+        print_plain(f"\n{out}")
+
+
+def _write(record: "Plan | Comparison", document: "Document", out: Path | None) -> None:
+    from conddp.planning.storage import save_record
+    from conddp.report import write_report
+
+    if out is None:
+        return
+    if out.suffix == ".json":
+        save_record(record, out, overwrite=True)
+    else:
+        write_report(document, out, overwrite=True)

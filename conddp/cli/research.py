@@ -1,0 +1,81 @@
+"""Commands that run experiments: ``demo`` and ``reproduce``."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from conddp.cli.options import AsJson, Workers, on_interrupt, usage_errors
+from conddp.cli.terminal import print_json, print_plain, show_progress
+
+__all__ = ["ExperimentName", "demo", "reproduce"]
+
+KEPT = "Finished measurements are kept. Run the same command again to continue."
+
+
+class ExperimentName(StrEnum):
+    """Experiments that can be reproduced."""
+
+    SPECTRA = "spectra"
+    SYNTHETIC = "synthetic"
+    LINEAR_REAL = "linear-real"
+    MLP_REAL = "mlp-real"
+    ALL = "all"
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the model and report.html.")] = Path("demo_output"),
+    seeds: Annotated[int, typer.Option(min=1, help="Noise seeds per cell of the table.")] = 5,
+    data: Annotated[list[str] | None, typer.Option(help="A data set to use instead of the two. Repeatable.")] = None,
+) -> None:
+    """Fit private models to two data sets that need no download, and write report.html."""
+    from conddp.research.demo import run_demo
+
+    with usage_errors(), on_interrupt("The demo is not complete."):
+        run_demo(out, num_seeds=seeds, names=data or [])
+
+
+def reproduce(
+    experiment: Annotated[ExperimentName, typer.Argument(help="The experiment.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tables, figures and page.")] = Path("reproduction"),
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer trials, budgets, seeds and epochs.")] = False,
+    workers: Workers = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore stored results and measure everything again.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Reproduce the paper's tables and figures and show them beside the printed numbers.
+
+    Results are stored as they are measured, so an interrupted run can be continued. Where the paper tuned on test
+    labels, so does this command: use it on public data only.
+    """
+    from conddp.research.experiments.reproduce import NAMES, reproduce_experiment, reproduce_spectra, write_page
+    from conddp.research.experiments.tables import list_sets, make_rich_table
+
+    rows_by_name = {}
+    for name in NAMES if experiment is ExperimentName.ALL else (experiment.value,):
+        if name == "spectra":
+            table = reproduce_spectra(out)
+            if not as_json:
+                print_plain(table)
+            continue
+        with show_progress(name) as advance, on_interrupt(KEPT):
+            rows = reproduce_experiment(
+                name,
+                out,
+                quick=quick,
+                num_workers=workers,
+                fresh=fresh,
+                callback=lambda done, total, left: advance(done, total, left),
+            )
+        rows_by_name[name] = rows
+        if not as_json:
+            for data in list_sets(rows):
+                print_plain(make_rich_table(rows, data))
+    _, page = write_page(out)
+    if as_json:
+        from dataclasses import asdict
+
+        print_json({name: [asdict(row) for row in rows] for name, rows in rows_by_name.items()})
+    else:
+        print_plain(f"Tables and figures are in {out}. Open {page}")

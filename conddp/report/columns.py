@@ -1,0 +1,75 @@
+"""Sections about columns: their roles, and what the public ones look like."""
+
+from conddp.data.schema import Role, Schema
+from conddp.report.document import (
+    Block,
+    Chart,
+    Facts,
+    Section,
+    Series,
+    Table,
+    Text,
+    join,
+)
+from conddp.theory.design import Design
+
+__all__ = ["describe_columns", "describe_design"]
+
+
+def describe_columns(schema: Schema) -> Section:
+    """Roles and declared ranges."""
+    roles = {Role.LABEL: "the label, private", Role.PRIVATE: "private", Role.PUBLIC: "public"}
+    protected = tuple(
+        (column.name, roles[column.role], f"{column.bounds.low:g} to {column.bounds.high:g}")
+        for column in schema.columns
+        if column.bounds is not None
+    )
+    return Section(
+        "What is public and what is not",
+        (
+            Table("Protected columns", ("column", "role", "declared range"), protected, num_text=3),
+            Text(
+                f"Public columns, taken to be known to everyone: {join(schema.public, most=40)}. "
+                "The number of records and the declared ranges are public too."
+                if schema.public
+                else "No column is public. The number of records and the declared ranges are."
+            ),
+        ),
+    )
+
+
+def describe_design(design: Design) -> Section:
+    """Facts about the public columns, remarks on them, and their spectrum."""
+    blocks: list[Block] = [
+        Facts(
+            (
+                ("records", f"{design.num_records:,}"),
+                ("public columns", f"{len(design.columns)}"),
+                ("directions with information", f"{design.rank} of {design.num_parameters} (with the constant)"),
+                ("records per direction", f"{design.num_records / design.rank:,.0f}"),
+                ("effective rank", f"{design.effective_rank:.3g}"),
+                ("condition number", f"{design.condition_number:.3g}"),
+                ("condition number, columns scaled", f"{design.scaled_condition_number:.3g}"),
+                ("largest leverage", f"{design.largest_leverage:.3g}"),
+                ("mean leverage", f"{design.mean_leverage:.3g}"),
+                (
+                    "improvement factor, best and worst labels",
+                    f"{design.improvement.exact_best:.3g} and {design.improvement.exact_worst:.3g}",
+                ),
+            )
+        )
+    ]
+    blocks += [Text(remark) for remark in (design.improvement.describe(), *design.list_remarks())]
+    values = design.scaled_singular_values
+    if len(values) > 1:
+        blocks.append(
+            Chart(
+                "Spectrum of the public columns, centred and scaled",
+                "direction",
+                "singular value over the root of n",
+                tuple(float(place) for place in range(1, len(values) + 1)),
+                (Series("singular value", values),),
+                log_y=values[0] > 4 * values[-1],
+            )
+        )
+    return Section("The public columns", tuple(blocks))

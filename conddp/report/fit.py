@@ -1,0 +1,286 @@
+"""The report of a trained model."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from conddp.data.schema import Schema
+from conddp.heads.head import Linearity
+from conddp.models.diagnostics import Diagnostics
+from conddp.models.fitted import FittedModel
+from conddp.models.result import FitResult
+from conddp.planning.plan import Plan
+from conddp.privacy.guarantee import Guarantee
+from conddp.privacy.ledger import PrivacyLedger
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.transcript import GaussianRelease, PureRelease, Release, Transcript, WeightedSumRelease
+from conddp.report.columns import describe_columns, describe_design
+from conddp.report.comparison import describe_expectations
+from conddp.report.document import (
+    Block,
+    Chart,
+    Document,
+    Dots,
+    Facts,
+    Formula,
+    Section,
+    Series,
+    Table,
+    Text,
+    round_up,
+    show,
+)
+from conddp.theory.design import Design
+
+__all__ = ["report_fit"]
+
+MOST_COEFFICIENTS = 30  # in the figure; the table has all
+LARGEST_EXPONENT = 700.0  # of what floating point can hold
+NOTHING_PRIVATE = (
+    "This page holds no private value: everything on it is public, declared, or released under the guarantee."
+)
+WEAK = 10.0  # an epsilon above this is called weak
+
+
+def report_fit(
+    saved: FitResult, plan: Plan | None = None, more: tuple[Section, ...] = (), *, footnote: str = NOTHING_PRIVATE
+) -> Document:
+    """Report of a trained model.
+
+    Privacy
+        Everything in it is public, declared, or released under the model's guarantee: no cost.
+
+    Parameters
+    ----------
+    saved : FitResult
+        Of a fit, or a saved model.
+    plan : Plan, optional
+        Made from the same public columns; adds the expected errors.
+    more : tuple of Section
+        Further sections, after the guarantee.
+    footnote : str
+        At the bottom of the page of a private model.
+    """
+    guarantee, ledger = saved.guarantee, saved.ledger
+    private = not math.isinf(guarantee.epsilon)
+    promise = _show_budget(guarantee) if private else "not private"
+    sections = [
+        _describe_guarantee(guarantee),
+        *more,
+        describe_columns(saved.schema),
+        _describe_releases(saved.transcript),
+        _describe_ledger(ledger),
+        *([describe_expectations(plan.comparison, plan.epsilon)] if plan else []),
+        _describe_model(saved.model, saved.schema, saved.diagnostics, saved.design),
+        _describe_course(saved.diagnostics),
+        *([] if saved.design is None else [describe_design(saved.design)]),
+        Section("Settings and versions", (_list_facts(saved.settings), _list_facts(saved.versions))),
+    ]
+    lead = (
+        f"A {_name_head(saved.model)} model of '{guarantee.label}' from {guarantee.num_records:,} records and "
+        f"{len(guarantee.public_columns) + len(guarantee.private_columns)} columns: {promise}."
+    )
+    return Document(
+        f"Private model of '{guarantee.label}'" if private else f"Model of '{guarantee.label}', not private",
+        lead,
+        tuple(section for section in sections if section.blocks),
+        footnote
+        if private
+        else "This model is not private: its coefficients and predictions depend on private values without noise.",
+    )
+
+
+def _describe_guarantee(guarantee: Guarantee) -> Section:
+    if math.isinf(guarantee.epsilon):
+        return Section("What is guaranteed", (Text(str(guarantee)),))
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    whose = "label and private columns" if guarantee.private_columns else "label"
+    factor = math.exp(min(epsilon, LARGEST_EXPONENT))
+    amount = round_up(factor) if epsilon <= LARGEST_EXPONENT else f"e^{epsilon:g}"
+    certain = round_up(100 * min(1.0, (factor + delta) / (1 + factor)))
+    plain = (
+        f"Take any one of the {guarantee.num_records:,} records, and let its {whose} be anything else within the "
+        f"declared ranges. The chance of ending up with this model, or with any group of models, would have changed by "
+        f"a factor of at most {amount}"
+        + (f", up to an extra chance of {delta:g}." if delta else ".")
+        + f" Someone who knows everything except which of two equally likely values a record has, and then sees "
+        f"the model, will be right with a chance of at most {certain} %."
+    )
+    if guarantee.neighbouring is not Neighbouring.REPLACE:
+        plain = (
+            f"Take any one of the {guarantee.num_records:,} records, and let its {whose} contribute nothing. The "
+            f"chance of any group of models would have changed by a factor of at most {amount}, up to an extra "
+            f"chance of {delta:g}. This is the weaker relation, ZERO_OUT."
+        )
+    if epsilon > WEAK:
+        plain += " A factor this large protects hardly anyone: choose a smaller epsilon."
+    if delta * guarantee.num_records >= 1:
+        plain += (
+            f" Delta is not below one over the number of records: it would allow a fraction {delta:g} of the records "
+            "to be published unchanged. Choose a much smaller one."
+        )
+    differ = f"differ in one record's {whose}"
+    if guarantee.neighbouring is not Neighbouring.REPLACE:
+        differ = (
+            f"are the same except for one record, whose {whose} contributes to one of them and nothing to the other"
+        )
+    power = math.log10(delta) if delta else 0.0
+    tiny = f"10^{power:.0f}" if abs(power - round(power)) < 1e-9 else f"{delta:g}"
+    extra = f" + {tiny}" if delta else ""
+    return Section(
+        "What is guaranteed",
+        (
+            Text(plain),
+            Formula(f"P[M(D) ∈ S] ≤ e^{epsilon:g} · P[M(D′) ∈ S]{extra}"),
+            Text(f"for the training M, every set S of models, and all data sets D and D′ that {differ}. In full:"),
+            Text(str(guarantee)),
+            Facts(
+                (
+                    ("epsilon", f"{epsilon:g}"),
+                    ("delta", f"{delta:g}"),
+                    ("neighbouring relation", guarantee.neighbouring.value),
+                    ("records", f"{guarantee.num_records:,}"),
+                    ("noise", "from a fixed seed" if guarantee.seeded else "from a cryptographic generator"),
+                )
+            ),
+        ),
+    )
+
+
+def _describe_releases(transcript: Transcript) -> Section:
+    rows = tuple((release.what, *_show_release(release), f"{release.count:,}") for release in transcript)
+    return Section(
+        "What was released",
+        (
+            Text(
+                "Every number that left the private data, without the number itself. The cost of the fit is computed "
+                "from this list; a fit whose releases cost more than its ledger entry is refused."
+            ),
+            Table("Releases", ("what", "mechanism", "sensitivity", "noise", "times"), rows),
+        ),
+    )
+
+
+def _show_release(release: Release) -> tuple[str, str, str]:
+    """Mechanism, sensitivity and noise of a release."""
+    if isinstance(release, GaussianRelease):
+        sampled = release.sampling_probability < 1.0
+        mechanism = f"Gaussian, sampled with {release.sampling_probability:.3g}" if sampled else "Gaussian"
+        return mechanism, f"{release.sensitivity:.4g}", f"{release.noise_std:.4g}"
+    if isinstance(release, PureRelease):
+        return release.mechanism, f"{release.sensitivity:.4g}", f"{release.noise_scale:.4g}"
+    if isinstance(release, WeightedSumRelease):
+        return f"weighted sums of {release.bag_size}", f"{release.label_range:.4g}", f"{release.noise_std:.4g}"
+    return "none: not protected", "", ""
+
+
+def _describe_ledger(ledger: PrivacyLedger) -> Section:
+    rows = tuple(
+        (
+            entry.time[:16].replace("T", " "),
+            entry.what,
+            entry.reason,
+            f"{entry.cost.epsilon:g}",
+            f"{entry.cost.delta:g}",
+        )
+        for entry in ledger.entries
+    )
+    return Section(
+        "What was spent",
+        (
+            Text("The ledger when this model was saved. Later fits charged to it are not listed."),
+            Table("The ledger", ("when (UTC)", "what", "why", "epsilon", "delta"), rows, num_text=3),
+            Facts(
+                (
+                    ("budget", str(ledger.budget)),
+                    ("spent", str(ledger.spent)),
+                    ("remaining at that time", str(ledger.remaining)),
+                    ("relation", ledger.neighbouring.value),
+                )
+            ),
+        ),
+    )
+
+
+def _describe_model(model: FittedModel, schema: Schema, diagnostics: Diagnostics, design: Design | None) -> Section:
+    if model.head.linear_in is not Linearity.COLUMNS:
+        count = f"{model.layout.size:,} parameters"
+        return Section("The model", (Text(f"{model.head!r} with {count}. Its weights are in the model's folder."),))
+    public, private, intercept = model.compute_linear_coefficients()
+    names = (*schema.public, *schema.private, "intercept")
+    values = (*public.tolist(), *private.tolist(), intercept)
+    deviations = diagnostics.coefficient_deviations
+    heads = ("column", "coefficient", *(["standard deviation"] if deviations else []))
+    rows = tuple(
+        (name, show(value), *([show(deviations[place])] if deviations else []))
+        for place, (name, value) in enumerate(zip(names, values, strict=True))
+    )
+    blocks: list[Block] = [Table("Coefficients, in the label's units per unit of the column", heads, rows)]
+    if not deviations:
+        return Section("The model", tuple(blocks))
+    blocks.append(
+        Text(
+            "The standard deviation of a coefficient covers the noise of the releases, whose scale is known exactly, "
+            "and for CondNewton also sampling and shrinkage. It does not cover the bias that clamping has on skewed "
+            "labels."
+        )
+    )
+    if design is None:
+        return Section("The model", tuple(blocks))
+    units = (*design.deviations, *(bounds.width / math.sqrt(12) for bounds in model.private_bounds))
+    effects = [(names[place], values[place] * unit, deviations[place] * unit) for place, unit in enumerate(units)]
+    largest = sorted(effects, key=lambda effect: -abs(effect[1]))[:MOST_COEFFICIENTS]
+    if largest:
+        blocks.append(
+            Dots(
+                "What one standard deviation of a column does to predictions, give or take two standard deviations",
+                f"change of '{schema.label.name}'",
+                *zip(*largest, strict=True),
+            )
+        )
+    return Section("The model", tuple(blocks))
+
+
+def _describe_course(diagnostics: Diagnostics) -> Section:
+    if not diagnostics.steps:
+        return Section("How training went", ())
+    series = [Series("distance of predictions from the final model's", diagnostics.distances)]
+    if diagnostics.residual_deviations:
+        series.append(Series("estimated standard deviation of the residuals", diagnostics.residual_deviations))
+    return Section(
+        "How training went",
+        (
+            Text(
+                "Computed from released numbers only. A loss on the data was not computed: it would have cost privacy."
+            ),
+            Chart(
+                "The course of training, from released numbers",
+                "release",
+                "in the label's units",
+                tuple(float(step) for step in diagnostics.steps),
+                tuple(series),
+            ),
+        ),
+    )
+
+
+def _show_budget(guarantee: Guarantee) -> str:
+    amount = f"({guarantee.epsilon:g}, {guarantee.delta:g})" if guarantee.delta else f"{guarantee.epsilon:g}"
+    weaker = "" if guarantee.neighbouring is Neighbouring.REPLACE else " under the weaker relation ZERO_OUT"
+    return f"{amount}-differentially private{weaker}"
+
+
+def _name_head(model: FittedModel) -> str:
+    return "linear" if model.head.linear_in is Linearity.COLUMNS else type(model.head).__name__
+
+
+def _list_facts(values: Mapping[str, Any]) -> Facts:
+    return Facts(tuple(_flatten(values)))
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{prefix}{name}: ")
+        else:
+            yield f"{prefix}{name}".replace("_", " "), f"{value:.6g}" if isinstance(value, float) else str(value)
