@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: setup demo test test-all check docs bench clean
+.PHONY: setup demo test test-all check docs tables mutants bench clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,12 @@ test: check                    ## the fast suite, what CI runs
 
 test-all: check                ## the fast suite and the slow one
 	$(BIN)/python -m pytest -n 2
+
+tables: $(VENV)/.dev           ## tables of algorithms, heads and rooms in the documentation
+	$(BIN)/python -m docs_tools.tables
+
+mutants: $(VENV)/.dev          ## plant defects in a copy, one by one: the tests must catch each
+	$(BIN)/python -m tests.privacy.mutants
 
 bench: $(VENV)/.dev            ## speed against Opacus, in one process
 	$(BIN)/python benchmarks/opacus_steps.py

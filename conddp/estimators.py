@@ -98,6 +98,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     n_features_in_: int
     model_: FittedModel
     result_: FitResult
+    _loaded_names: list[str] | None = None
 
     def __init__(
         self,
@@ -145,6 +146,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             self.ledger,
         )
         bounds = Bounds.of(self.label_bounds, column="label")
+        self._loaded_names = None
         features = self._read_features(X, reset=True)
         self._private, private_bounds = self._locate_private_columns()
         public, private = self._split(features, private_bounds)
@@ -182,7 +184,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     def load(cls, folder: str | Path) -> "PrivateRegressor":
         """A fitted regressor from the folder of a saved model, wherever it was trained.
 
-        Its features are the public columns of the schema followed by the private ones.
+        It takes tables by the names of their columns, in any order. A model that was trained on an array takes arrays
+        with the columns where they were.
         """
         result = load_model(folder)
         guarantee, schema = result.guarantee, result.schema
@@ -198,11 +201,16 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             fit_intercept=result.model.has_constant,
             neighbouring=guarantee.neighbouring,
         )
-        names = [*schema.public, *schema.private]
+        names: list[str] = [*schema.public, *schema.private]
         regressor.n_features_in_ = len(names)
-        regressor.feature_names_in_ = np.array(names, dtype=object)
-        regressor._labels = list(names)
-        regressor._private = list(range(len(schema.public), len(names)))
+        places = [f"x{number}" for number in range(len(names))]  # what columns of arrays are called
+        if sorted(names) == sorted(places):
+            regressor._labels = list(range(len(names)))
+            regressor._private = [places.index(name) for name in schema.private]
+        else:
+            regressor.feature_names_in_ = np.array(names, dtype=object)
+            regressor._labels = regressor._loaded_names = names
+            regressor._private = list(range(len(schema.public), len(names)))
         regressor._store(result)
         return regressor
 
@@ -226,6 +234,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     def _read_features(self, X: Any, *, reset: bool) -> NDArray[Any]:
         """Features as a matrix, after scikit-learn's checks of names and counts; no message quotes a cell."""
         if nw.dependencies.is_into_dataframe(X):
+            if not reset:
+                X = self._select_by_name(X)
             validate_data(self, X, reset=reset, skip_check_array=True)
             table = nw.from_native(X, eager_only=True)
             features, labels = as_matrix(table), list(table.columns)
@@ -246,6 +256,17 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             self.n_features_in_ = features.shape[1]
             self._labels = labels
         return features
+
+    def _select_by_name(self, X: Any) -> Any:
+        """Columns of a table in the order of a loaded model, whatever their order in the table."""
+        names = getattr(self, "_loaded_names", None)
+        if names is None:
+            return X
+        table = nw.from_native(X, eager_only=True)
+        missing = [name for name in names if name not in table.columns]
+        if missing:
+            raise SchemaError(f"columns {missing} of the model are not in the table. It has: {list(table.columns)}.")
+        return table.select(names).to_native()
 
     def _names(self) -> list[str]:
         """Names for messages and the guarantee; columns of arrays are called x0, x1, ..."""

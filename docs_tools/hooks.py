@@ -39,10 +39,18 @@ LEFT_OVER = re.compile(r":(?:attr|class|data|exc|func|math|meth|mod|obj):|\.\. \
 
 @event_priority(100)  # before mkdocstrings copies the list for its own pages
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Let Markdown know formulas."""
+    """Let Markdown know formulas, and add pages of new algorithms to the navigation."""
     extensions: list[Any] = list(config.markdown_extensions)
     config.markdown_extensions = [*extensions, MathExtension()]
+    section: list[Any] = next(each["Algorithms"] for each in config.nav or [] if "Algorithms" in each)
+    named = {page for entry in section for page in entry.values()}
+    section += [page for page in list_algorithm_pages() if page not in named]  # with their own titles
     return config
+
+
+def list_algorithm_pages() -> list[str]:
+    """Pages of algorithms, below ``docs/``; those that ``mkdocs.yml`` does not place come last."""
+    return sorted(f"algorithms/{path.name}" for path in (ROOT / "docs" / "algorithms").glob("*.md"))
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

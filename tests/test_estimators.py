@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -265,3 +266,40 @@ def test_a_mini_batch_guarantee_names_its_assumption(rng: np.random.Generator) -
     assert isinstance(release, GaussianRelease) and release.count == 20
     assert release.sampling_probability == 1.0
     assert "not proved" not in str(whole.guarantee_)
+
+
+@pytest.mark.parametrize("private", [False, True])
+@pytest.mark.parametrize("named", [False, True])
+def test_a_saved_regressor_is_loaded_and_predicts_the_same(tmp_path: Path, named: bool, private: bool) -> None:
+    rng = np.random.default_rng(0)
+    X: Any = rng.normal(size=(300, 3))
+    y = X @ [1.0, 2.0, -1.0]
+    columns = {1: (-3, 3)} if private else {}
+    if named:
+        X = pd.DataFrame(X, columns=["age", "income", "rooms"])
+    model = PrivateRegressor(2.0, 1e-4, label_bounds=(-8, 8), private_columns=columns, random_state=0).fit(X, y)
+    assert model.diagnostics_.steps and len(model.transcript_) > 1
+    loaded = PrivateRegressor.load(model.save(tmp_path / "model"))
+    shuffled = X[["rooms", "income", "age"]].assign(more="text") if named else X
+    np.testing.assert_array_equal(loaded.predict(shuffled), model.predict(X))
+    assert str(loaded.guarantee_) == str(model.guarantee_)
+    assert loaded.transcript_ == model.transcript_
+    assert loaded.intercept_ == model.intercept_
+    assert {*loaded.coef_} == {*model.coef_}
+    if named:
+        with pytest.raises(SchemaError, match="'income'"):
+            loaded.predict(X.drop(columns="income"))
+
+
+def test_a_regressor_writes_a_report_about_itself(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    model = PrivateRegressor(2.0, 1e-4, label_bounds=(-8, 8), random_state=0).fit(X, X.sum(axis=1))
+    page = model.report(tmp_path / "report.html").read_text()
+    assert "What was released" in page and "clamped residuals times rows" in page
+    with pytest.raises(Exception, match="exists already"):
+        model.report(tmp_path / "report.html")
+
+
+def test_an_estimator_that_is_not_fitted_cannot_be_saved(tmp_path: Path) -> None:
+    with pytest.raises(NotFittedError):
+        PrivateRegressor().save(tmp_path / "model")

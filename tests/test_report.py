@@ -209,6 +209,7 @@ def test_a_fit_says_what_a_privacy_officer_asks(documents: dict[str, Document]) 
     assert titles == [
         "What is guaranteed",
         "What is public and what is not",
+        "What was released",
         "What was spent",
         "Expected error",
         "The model",

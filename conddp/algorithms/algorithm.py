@@ -26,6 +26,9 @@ __all__ = ["ALGORITHMS", "Algorithm"]
 class Algorithm(ABC):
     """A recipe from records and a budget to a model and its guarantee."""
 
+    summary: ClassVar[str] = ""  # what it does, in a line of the tables
+    page: ClassVar[str] = ""  # of the documentation, below docs/
+    protects: ClassVar[str] = "label and private columns"
     labels_only: ClassVar[bool] = False  # private columns are refused
     replace_only: ClassVar[bool] = False  # there is no null label, so ZERO_OUT has no meaning
     linear_only: ClassVar[bool] = False  # heads that are not linear in the columns are refused

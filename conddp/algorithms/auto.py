@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -63,6 +64,10 @@ class Auto(Algorithm):
         (number of steps, hidden units) on that many draws from each family of simulated labels on the very public
         columns at hand, and takes what has the lowest mean error.
     """
+
+    summary: ClassVar[str] = "chooses from public information only and gives its reason"
+    page: ClassVar[str] = "algorithms/auto.md"
+    protects: ClassVar[str] = "as its choice"
 
     num_simulations: int = 0
 

@@ -1,6 +1,7 @@
 """Cond-DP: DPSGD on public features multiplied by a matrix that evens out their spectrum."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from conddp._validate import in_range
 from conddp.algorithms.algorithm import ALGORITHMS
@@ -32,6 +33,9 @@ class CondDP(Descent):
     works by coordinate, breaks that, and needs more steps; it is the default where private columns, which cannot be
     conditioned, take part.
     """
+
+    summary: ClassVar[str] = "noisy gradient steps on conditioned features"
+    page: ClassVar[str] = "algorithms/cond_dp.md"
 
     exponent: float = 1.0
     damping: float = 0.0

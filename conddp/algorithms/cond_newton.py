@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +68,10 @@ class CondNewton(Algorithm):
         where records times parameters exceed a billion. Without them the head learns from the wide layer alone. A
         callback sees coefficients of directions, which become more half way.
     """
+
+    summary: ClassVar[str] = "noisy Newton steps, all settings chosen by rule"
+    page: ClassVar[str] = "cond_newton.md"
+    protects: ClassVar[str] = "label; private columns with a linear head"
 
     plan: NewtonPlan = field(default_factory=NewtonPlan)
     width: int = 500

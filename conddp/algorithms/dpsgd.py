@@ -1,7 +1,7 @@
 """DPSGD: clipped, noisy gradient steps on the features as they are, or scaled by column."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from conddp._validate import one_of
 from conddp.algorithms.algorithm import ALGORITHMS
@@ -24,6 +24,9 @@ class DPSGD(Descent):
         Divide each public column by its root mean square, which is free, or take columns as they are, as the paper
         does. Much of the printed gap between DPSGD and Cond-DP is a matter of this scaling.
     """
+
+    summary: ClassVar[str] = "noisy gradient steps without conditioning"
+    page: ClassVar[str] = "algorithms/dpsgd.md"
 
     feature_scaling: Literal["columns", "none"] = "columns"
 

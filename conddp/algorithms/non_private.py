@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.task import Task
@@ -18,6 +19,10 @@ class NonPrivate(Algorithm):
 
     No finite ledger pays for it, and its guarantee says that there is none.
     """
+
+    summary: ClassVar[str] = "least squares, or Adam for other heads, without noise"
+    page: ClassVar[str] = "algorithms/reference_points.md"
+    protects: ClassVar[str] = "nothing"
 
     def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
         """Infinite, whatever the budget."""

@@ -41,6 +41,9 @@ class OneShot(Algorithm):
         Shrink the result by its known noise variance: a ridge chosen by empirical Bayes from released numbers, free.
     """
 
+    summary: ClassVar[str] = "a single noisy release of the sum that least squares needs"
+    page: ClassVar[str] = "algorithms/one_shot.md"
+    protects: ClassVar[str] = "label"
     labels_only: ClassVar[bool] = True
     linear_only: ClassVar[bool] = True
 

@@ -20,6 +20,9 @@ __all__ = ["PrivateMean"]
 class PrivateMean(Algorithm):
     """Predict the private mean of the labels, whatever the features."""
 
+    summary: ClassVar[str] = "predicts the private mean of the labels"
+    page: ClassVar[str] = "algorithms/reference_points.md"
+    protects: ClassVar[str] = "label"
     linear_only: ClassVar[bool] = True
 
     def run(self, task: Task) -> FitResult:

@@ -56,6 +56,9 @@ class RandomizedLabels(Algorithm):
         known too. Uses released numbers only: free. False gives the published algorithms.
     """
 
+    summary: ClassVar[str] = "other ways to randomise each label"
+    page: ClassVar[str] = "algorithms/rr_on_bins.md"
+    protects: ClassVar[str] = "label"
     labels_only: ClassVar[bool] = True
     replace_only: ClassVar[bool] = True
 
@@ -156,6 +159,10 @@ def _recalibrate(
 @dataclass(frozen=True, kw_only=True)
 class RROnBins(RandomizedLabels):
     """Randomised response on the best bins for a privately estimated prior (arXiv 2212.06074): the paper's baseline."""
+
+    summary: ClassVar[str] = "randomised response on the optimal bins for a private prior"
+    page: ClassVar[str] = "algorithms/rr_on_bins.md"
+    protects: ClassVar[str] = "label"
 
     randomizer: Literal["bins", "unbiased", "binary", "laplace", "staircase"] = "bins"
 

@@ -1,7 +1,7 @@
 """Switch-Cond-DP: Cond-DP for the first steps, then C is folded into the input layer and DPSGD goes on."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from conddp._validate import in_range, one_of
 from conddp.algorithms.algorithm import ALGORITHMS
@@ -31,6 +31,9 @@ class SwitchCondDP(CondDP):
         What becomes of the moments of Adam at the switch. Resetting them was a little better wherever it made a
         difference (``benchmarks/defaults.py switch``). Where the number of parameters changes they are always reset.
     """
+
+    summary: ClassVar[str] = "Cond-DP first, then DP-SGD"
+    page: ClassVar[str] = "algorithms/switch_cond_dp.md"
 
     switch: float = 0.25
     feature_scaling: Literal["columns", "none"] = "columns"

@@ -35,6 +35,9 @@ class WeightedLLP(Algorithm):
         Standard deviation of that noise over the width of the label's range.
     """
 
+    summary: ClassVar[str] = "random weighted sums of labels in bags"
+    page: ClassVar[str] = "algorithms/weighted_llp.md"
+    protects: ClassVar[str] = "label"
     labels_only: ClassVar[bool] = True
     replace_only: ClassVar[bool] = True
     linear_only: ClassVar[bool] = True

@@ -169,6 +169,7 @@ class Head(ABC):
     name and to load saved models that have it.
     """
 
+    summary: ClassVar[str] = ""  # its prediction, in a cell of the tables
     linear_in: ClassVar[Linearity] = Linearity.NOTHING
     descent: ClassVar[DescentDefaults] = DescentDefaults({"sgd": (128, 0.3), "adam": (256, 0.01)})
 

@@ -22,6 +22,7 @@ class Linear(Head):
     its residual.
     """
 
+    summary: ClassVar[str] = "$f = u$"
     linear_in: ClassVar[Linearity] = Linearity.COLUMNS
     descent: ClassVar[DescentDefaults] = DescentDefaults(
         {"sgd": (32, 0.25), "adam": (256, 0.01)}, conditioned_optimizer="sgd", clip_residual=None

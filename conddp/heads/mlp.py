@@ -1,7 +1,7 @@
 """The multilayer perceptron."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import array_api_compat
 import numpy as np
@@ -28,6 +28,8 @@ class MLP(Head):
         Width of a linear layer in front of the first hidden layer; None feeds the columns to the first hidden layer
         directly. The paper's models are ``MLP(hidden=(16, 8), embedding=16)``.
     """
+
+    summary: ClassVar[str] = "layers with ReLU or tanh"
 
     hidden: tuple[int, ...] = (16, 8)
     activation: Literal["relu", "tanh"] = "relu"

@@ -32,6 +32,7 @@ class Wide(Head):
         Number of hidden units w.
     """
 
+    summary: ClassVar[str] = r"$f = u_0 + \sum_{k=1}^{w} v_k \tanh u_k$"
     linear_in: ClassVar[Linearity] = Linearity.FEATURES
 
     width: int = 500

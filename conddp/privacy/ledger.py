@@ -64,7 +64,7 @@ class PrivacyLedger:
     Examples
     --------
     >>> ledger = PrivacyLedger(PrivacyBudget(1.0, 1e-6))
-    >>> ledger.spend(LedgerEntry("a fit", PrivacyBudget(0.4, 5e-7)))
+    >>> receipt = ledger.spend(LedgerEntry("a fit", PrivacyBudget(0.4, 5e-7)))
     >>> print(ledger.remaining)
     epsilon=0.6 at delta=5e-07
     """
