@@ -1,9 +1,11 @@
-"""What every member of a kind must pass: a new head or algorithm is one line here."""
+"""What every member of a kind must pass: settings that make tests quick, and whatever else is registered."""
 
 import numpy as np
 
+from conddp.algorithms import ALGORITHMS as REGISTERED_ALGORITHMS
 from conddp.algorithms import (
     DPSGD,
+    Auto,
     CondDP,
     CondNewton,
     NonPrivate,
@@ -16,6 +18,7 @@ from conddp.algorithms import (
 )
 from conddp.algorithms.algorithm import Algorithm
 from conddp.algorithms.descent import Descent
+from conddp.heads import HEADS as REGISTERED_HEADS
 from conddp.heads.factorization import FactorizationMachine
 from conddp.heads.head import Head
 from conddp.heads.linear import Linear
@@ -32,6 +35,7 @@ HEADS: dict[str, Head] = {
     "mlp-embedding": MLP(hidden=(5, 4), embedding=3),
     "wide": Wide(width=6),
 }
+HEADS |= {name: head for name, head in REGISTERED_HEADS.items() if type(head) not in map(type, HEADS.values())}
 
 ALGORITHMS: dict[str, Descent] = {
     "dpsgd": DPSGD(num_steps=12),
@@ -62,3 +66,6 @@ LABEL_ALGORITHMS: dict[str, Algorithm] = {  # protect labels only
 }
 
 REFERENCES: dict[str, Algorithm] = {"mean": PrivateMean(), "non-private": NonPrivate()}
+
+_KNOWN = {type(each) for each in (*ALGORITHMS.values(), *LABEL_ALGORITHMS.values(), *REFERENCES.values(), Auto())}
+LABEL_ALGORITHMS |= {name: each for name, each in REGISTERED_ALGORITHMS.items() if type(each) not in _KNOWN}

@@ -63,7 +63,9 @@ def per_example_gradients(p: dict[str, Any], configuration: int) -> NDArray[Any]
             return u[0] + 0.5 * (signs * u[1:] ** 2).sum()
         if isinstance(head, Wide):
             return u[0] + (weights["output"] * torch.tanh(u[1:])).sum()
-        assert isinstance(head, MLP)
+        if not isinstance(head, MLP):  # a head without a plain version: its own predictions, differentiated by torch
+            q_row = q[None] if has_private else None
+            return head.predict({name: each[None] for name, each in weights.items()}, x[None], q_row)[0, 0]
         act = torch.relu if head.activation == "relu" else torch.tanh
         hidden = u if head.embedding is not None else act(u)
         last = len(head.hidden) + (head.embedding is not None)
