@@ -7,10 +7,10 @@ from tests.seeded_fits import STORED, compute_case, compute_comparison, list_cas
 
 EXPECTED = json.loads(STORED.read_text())
 
-# Processors and versions of BLAS add up in different orders. Thousands of steps of a network amplify that, which is far
-# less than other noise would do: predictions range over 22, and their noise has a standard deviation of about 1.
-TOLERANCE, NETWORK_TOLERANCE = 1e-6, 0.1
-NETWORKS = ("mlp", "fm", "wide")
+# Processors and versions of BLAS add up in different orders. Thousands of steps of a network amplify that, those of a
+# factorisation machine most. Predictions range over 22, and their noise has a standard deviation of about 1.
+TOLERANCE = 1e-6
+NETWORK_TOLERANCES = {"mlp": 0.1, "wide": 0.1, "fm": 0.5}
 
 
 def test_every_stored_result_is_checked() -> None:
@@ -19,7 +19,7 @@ def test_every_stored_result_is_checked() -> None:
 
 @pytest.mark.parametrize("name", list_cases())
 def test_a_seeded_fit_predicts_what_it_always_has(name: str) -> None:
-    tolerance = NETWORK_TOLERANCE if any(head in name.split() for head in NETWORKS) else TOLERANCE
+    tolerance = max(NETWORK_TOLERANCES.get(word, TOLERANCE) for word in name.split())
     assert np.allclose(compute_case(list_cases()[name]), EXPECTED[name], rtol=0, atol=tolerance)
 
 

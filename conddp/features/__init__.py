@@ -5,6 +5,7 @@ from conddp.features.feature_map import FeatureMap, IdentityMap
 from conddp.features.noise_shape import compute_noise_shape
 from conddp.features.random_features import RandomFeatures
 from conddp.features.spectrum import Spectrum
+from conddp.features.standardization import Standardization
 from conddp.features.whitening import WhitenedRows
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "IdentityMap",
     "RandomFeatures",
     "Spectrum",
+    "Standardization",
     "WhitenedRows",
     "compute_noise_shape",
 ]

@@ -15,7 +15,8 @@ from conddp._validate import in_range
 from conddp.data.parts import PublicFeatures, require_public
 from conddp.errors import SchemaError
 from conddp.features.noise_shape import compute_noise_shape
-from conddp.features.spectrum import ROWS_AT_ONCE, TOO_LARGE, Spectrum
+from conddp.features.spectrum import Spectrum
+from conddp.features.standardization import ROWS_AT_ONCE, TOO_LARGE
 
 __all__ = [
     "ConditioningMatrix",

@@ -1,23 +1,17 @@
 """Singular values and right singular vectors of the public features."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import in_range
-from conddp.data.parts import Matrix, PublicFeatures, require_public
+from conddp.data.parts import PublicFeatures
 from conddp.errors import SchemaError
+from conddp.features.standardization import TOO_LARGE, Standardization
 
 __all__ = ["Spectrum"]
-
-
-ROWS_AT_ONCE = 65536  # of the feature matrix, when the Gram matrix is summed or features are multiplied by C
-
-
-TOO_LARGE = "a public column is too large to be squared in floating point. Scale it down."
 
 
 @dataclass(frozen=True)
@@ -74,7 +68,7 @@ class Spectrum:
         constant : bool
             Add a column of ones for the intercept.
         tolerance : float
-            Directions whose singular value, with columns centred and scaled, is below this share of the largest
+            Directions whose singular value, with columns centred and scaled, is below this fraction of the largest
             carry no information and are left out.
 
         Examples
@@ -84,17 +78,13 @@ class Spectrum:
         [4.0, 3.0]
         """
         in_range(0.0, 1.0, tolerance=tolerance)
-        gram, shift, num_records = _sum_gram(public_features, constant=constant)
-        center = np.zeros(len(gram))  # of the columns; the constant column stays as it is
-        if constant:
-            moved = gram[-1, :-1] / num_records  # from the shift to the mean
-            gram[:-1, :-1] -= num_records * np.outer(moved, moved)
-            gram[-1, :-1] = gram[:-1, -1] = 0.0
-            center[:-1] = shift + moved
-        variance = np.maximum(np.diag(gram) / num_records, 0.0)
-        varies = variance > (1e-12 * center) ** 2
-        scales = np.where(varies, np.sqrt(variance), 1.0)
-        gram = np.where(np.outer(varies, varies), gram / np.outer(scales, scales), 0.0)
+        moments = Standardization.of(public_features, constant=constant, function="Spectrum.of")
+        num_records, center, variance, scales = moments.num_records, moments.center, moments.variance, moments.scale
+        gram = moments.gram
+        if constant:  # the column of ones is orthogonal to columns that are centred
+            gram = np.pad(gram, (0, 1))
+            gram[-1, -1] = num_records
+            center, variance, scales = np.append(center, 0.0), np.append(variance, 1.0), np.append(scales, 1.0)
         squared, rotation = np.linalg.eigh(gram)
         keep = squared > max(squared[-1], 0.0) * tolerance**2
         if not keep.any():
@@ -146,47 +136,3 @@ class Spectrum:
     def condition_number(self) -> float:
         """Largest over smallest singular value."""
         return float(self.singular_values[0] / self.singular_values[-1])
-
-
-def _sum_gram(
-    public_features: PublicFeatures | Iterable[PublicFeatures], *, constant: bool
-) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
-    """Sum of outer products of rows (with the constant column), what was taken off columns, and the number of rows.
-
-    With a constant column a rough mean of every column is taken off first, so that columns far from zero, such as
-    dates, keep their digits.
-    """
-    gram: NDArray[np.float64] | None = None
-    shift: NDArray[np.float64] = np.zeros(0)
-    num_records = 0
-    for X in _blocks(public_features):
-        block = X.astype(np.float64, copy=False)
-        if gram is None:
-            size = block.shape[1] + constant
-            gram, shift = np.zeros((size, size)), block.mean(axis=0)
-        elif len(shift) != block.shape[1]:
-            raise SchemaError("chunks of public features must all have the same columns.")
-        if constant:
-            block = np.column_stack([block - shift, np.ones(len(block))])
-        with np.errstate(over="ignore", invalid="ignore"):
-            gram += block.T @ block
-        num_records += len(block)
-    if gram is None:
-        raise SchemaError("there are no public features: the iterator of chunks is empty.")
-    if not np.isfinite(gram).all():
-        raise SchemaError(TOO_LARGE)
-    if len(gram) == 0:
-        raise SchemaError(
-            "there is no public column and no intercept. Make a column public, or keep fit_intercept=True."
-        )
-    return gram, shift, num_records
-
-
-def _blocks(public_features: PublicFeatures | Iterable[PublicFeatures]) -> Iterator[Matrix]:
-    chunks: Iterable[Any] = [public_features]
-    if isinstance(public_features, Iterable):
-        chunks = public_features
-    for chunk in chunks:
-        X = require_public(chunk, function="Spectrum.of").values
-        for start in range(0, len(X), ROWS_AT_ONCE):
-            yield X[start : start + ROWS_AT_ONCE]

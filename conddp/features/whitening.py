@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from conddp.data.parts import PublicFeatures, require_public
 from conddp.data.passes import BLOCK_SIZE, list_blocks, run_pass
 from conddp.errors import SchemaError
+from conddp.features.standardization import Standardization
 
 __all__ = ["WhitenedRows"]
 
@@ -56,20 +57,9 @@ class WhitenedRows:
         """
         X = require_public(public_features, function="WhitenedRows.of").values
         n, d = X.shape
-        with np.errstate(over="ignore", invalid="ignore"):
-            center = X.mean(axis=0, dtype=np.float64) if constant else np.zeros(d)
-            squares = run_pass(lambda _, block: ((block.astype(np.float64, copy=False) - center) ** 2).sum(axis=0), X)
-            spread = np.sqrt(squares / n)
-        if not np.isfinite(spread).all():
-            raise SchemaError("a public column is too large to be squared in floating point. Scale it down.")
-        varies = spread > 1e-12 * np.abs(center)
-        scale = np.where(varies, spread, 1.0)
-
-        def sum_gram(_: slice, block: NDArray[np.float64]) -> NDArray[np.float64]:
-            standardized = (block.astype(np.float64, copy=False) - center) / scale * varies
-            return np.asarray(standardized.T @ standardized)
-
-        squared, rotation = np.linalg.eigh(run_pass(sum_gram, X) / n) if d else (np.empty(0), np.empty((0, 0)))
+        moments = Standardization.of(public_features, constant=constant, function="WhitenedRows.of")
+        center, scale, varies = moments.center, moments.scale, moments.varies
+        squared, rotation = np.linalg.eigh(moments.gram / n) if d else (np.empty(0), np.empty((0, 0)))
         keep = np.flatnonzero(squared > max(squared[-1] if d else 0.0, 0.0) * tolerance**2)[::-1]
         if not len(keep) and not constant:
             raise SchemaError("every public column is zero. There is nothing to learn from; add a column.")

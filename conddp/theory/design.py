@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from conddp.data.parts import PublicFeatures
-from conddp.features.spectrum import ROWS_AT_ONCE, Spectrum
+from conddp.features.spectrum import Spectrum
+from conddp.features.standardization import ROWS_AT_ONCE
 from conddp.features.whitening import WhitenedRows
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.budget import PrivacyBudget

@@ -1,0 +1,116 @@
+"""Centres, scales and correlations of public columns: the one pass behind conditioning and whitening."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp.data.parts import Matrix, PublicFeatures, require_public
+from conddp.errors import SchemaError
+
+__all__ = ["Standardization"]
+
+ROWS_AT_ONCE = 65536  # of the feature matrix, when the Gram matrix is summed or features are multiplied by C
+TOO_LARGE = "a public column is too large to be squared in floating point. Scale it down."
+
+
+@dataclass(frozen=True)
+class Standardization:
+    """Moments of public columns, centred where the model has an intercept.
+
+    Privacy
+        Reads public columns only: no cost.
+
+    Parameters
+    ----------
+    num_records : int
+        Number of records n.
+    center, variance : arrays of shape (d,)
+        Mean of each column, or zero without an intercept, and mean square about it.
+    varies : array of shape (d,)
+        Whether a column varies by more than rounding.
+    scale : array of shape (d,)
+        Root of the variance; 1 for a column that does not vary.
+    gram : array of shape (d, d)
+        Gram matrix of the standardised columns; zero for those that do not vary.
+    """
+
+    num_records: int
+    center: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    varies: NDArray[np.bool_]
+    scale: NDArray[np.float64]
+    gram: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls, public_features: PublicFeatures | Iterable[PublicFeatures], *, constant: bool, function: str
+    ) -> "Standardization":
+        """Moments of public features, or of an iterator over chunks of them, in one pass.
+
+        With an intercept a rough mean of every column is taken off first, so that columns far from zero, such as
+        dates, keep their digits.
+
+        Parameters
+        ----------
+        public_features : PublicFeatures or iterable of PublicFeatures
+            The features, whole or in chunks of rows.
+        constant : bool
+            Whether columns are centred.
+        function : str
+            Who asks, for messages.
+        """
+        gram, total, shift, n = _sum_moments(public_features, constant=constant, function=function)
+        center = np.zeros(len(gram))
+        if constant:
+            moved = total / n  # from the shift to the mean
+            gram -= n * np.outer(moved, moved)
+            center = shift + moved
+        variance = np.maximum(np.diag(gram) / n, 0.0)
+        varies = variance > (1e-12 * center) ** 2
+        scale = np.where(varies, np.sqrt(variance), 1.0)
+        gram = np.where(np.outer(varies, varies), gram / np.outer(scale, scale), 0.0)
+        return cls(n, center, variance, varies, scale, gram)
+
+
+def _sum_moments(
+    public_features: PublicFeatures | Iterable[PublicFeatures], *, constant: bool, function: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], int]:
+    """Sums of outer products and of rows, what was taken off the columns before, and the number of rows."""
+    gram: NDArray[np.float64] | None = None
+    total = shift = np.zeros(0)
+    num_records = 0
+    for X in _list_blocks(public_features, function):
+        block = X.astype(np.float64, copy=False)
+        if gram is None:
+            d = block.shape[1]
+            gram, total, shift = np.zeros((d, d)), np.zeros(d), block.mean(axis=0)
+        elif len(shift) != block.shape[1]:
+            raise SchemaError("chunks of public features must all have the same columns.")
+        with np.errstate(over="ignore", invalid="ignore"):
+            if constant:
+                block = block - shift
+            gram += block.T @ block
+            total = total + block.sum(axis=0)
+        num_records += len(block)
+    if gram is None:
+        raise SchemaError("there are no public features: the iterator of chunks is empty.")
+    if not np.isfinite(gram).all():
+        raise SchemaError(TOO_LARGE)
+    if len(gram) == 0 and not constant:
+        raise SchemaError(
+            "there is no public column and no intercept. Make a column public, or keep fit_intercept=True."
+        )
+    return gram, total, shift, num_records
+
+
+def _list_blocks(public_features: PublicFeatures | Iterable[PublicFeatures], function: str) -> Iterator[Matrix]:
+    chunks: Iterable[Any] = [public_features]
+    if isinstance(public_features, Iterable):
+        chunks = public_features
+    for chunk in chunks:
+        X = require_public(chunk, function=function).values
+        for start in range(0, len(X), ROWS_AT_ONCE):
+            yield X[start : start + ROWS_AT_ONCE]
