@@ -11,7 +11,7 @@ from scipy.stats import kstest
 from conddp.errors import PrivacyError
 from conddp.privacy.randomness import RandomSource
 from conddp.privacy.release import BoundedSum, Curator, bound_rounding
-from conddp.privacy.transcript import GaussianRelease, UnprotectedRelease
+from conddp.privacy.transcript import GaussianRelease, UnprotectedRelease, WeightedSumRelease
 
 
 def test_the_generator_is_aes_128_in_counter_mode() -> None:
@@ -191,3 +191,16 @@ def test_the_text_of_a_sum_shows_no_value() -> None:
     bounded = BoundedSum(np.array([123.456, 789.012]), 2.0, "labels")
     assert "123" not in repr(bounded) and "789" not in repr(bounded)
     assert repr(bounded) == "BoundedSum('labels', shape=(2,), sensitivity=2.0)"
+
+
+def test_weighted_sums_have_the_noise_that_is_recorded() -> None:
+    curator = Curator(np.random.default_rng(5), num_records=80_000)
+    weights = np.random.default_rng(6).normal(size=(20_000, 4))
+    label = np.random.default_rng(7).uniform(-0.5, 0.5, size=weights.shape)
+    sums = curator.release_weighted_sums(
+        label, weights, label_range=1.0, num_noisy=3, noise_std=2.0, used_fraction=1.0, what="bags"
+    )
+    (release,) = curator.transcript
+    assert release == WeightedSumRelease("bags", 1, 4, 3, 1.0, 2.0 * (1 + bound_rounding(80_000)), 1.0)
+    noise = (sums - (weights * label).sum(axis=1)) / np.sqrt((weights[:, :3] ** 2).sum(axis=1))
+    assert kstest(noise / 2.0, "norm").pvalue > 1e-3  # fixed seed; false alarm 1e-3

@@ -44,7 +44,7 @@ class CondNewton(Algorithm):
     r"""Noisy Newton steps with clamped residuals.
 
     A linear head is fitted directly: conditioned by the public features a gradient step is a Newton step, so few full
-    batches do. Windows follow the residuals, gains follow what is left to learn, and the result is shrunk by its known
+    batches are enough. Clip norms follow the residuals, direction weights follow what is left to learn, and the result is shrunk by its known
     noise; see :mod:`conddp.newton.run`.
 
     Other heads are fitted in the space of functions. A wide layer of random hidden units turns the public columns into
