@@ -60,6 +60,8 @@ class Bounds:
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise SchemaError(f"bounds of column '{column}' must be a pair (low, high), got {value!r}.")
         pair = list(value)
+        if not pair:
+            raise SchemaError(f"the bounds of column '{column}' are empty. Fill in low and high from domain knowledge.")
         if len(pair) != 2:
             raise SchemaError(f"bounds of column '{column}' must be a pair (low, high), got {len(pair)} values.")
         try:

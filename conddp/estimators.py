@@ -1,6 +1,7 @@
 """The scikit-learn face: one regressor, composed of an algorithm, a head, a budget and declared columns."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,10 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             self.random_state,
             self.ledger,
         )
+        if self.label_bounds is None:
+            raise SchemaError(
+                "label_bounds=(low, high) is missing. Declare it from domain knowledge, never from the data."
+            )
         bounds = Bounds.of(self.label_bounds, column="label")
         self._loaded_names = None
         features = self._read_features(X, reset=True)
@@ -153,7 +158,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         name = getattr(y, "name", None)
         label = Labels(_read_label(y, type(self).__name__), bounds, name if isinstance(name, str) and name else "label")
         check_consistent_length(features, label.values)
-        self._store(request.run(Records(public, private, label)))
+        result = request.run(Records(public, private, label))
+        self._store(replace(result, feature_order=tuple(self._names())))
         return self
 
     def _store(self, result: FitResult) -> None:
@@ -184,8 +190,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     def load(cls, folder: str | Path) -> "PrivateRegressor":
         """A fitted regressor from the folder of a saved model, wherever it was trained.
 
-        It takes tables by the names of their columns, in any order. A model that was trained on an array takes arrays
-        with the columns where they were.
+        It takes tables by the names of their columns, in any order, and arrays with the columns in the order of the
+        training table. It is for predicting: to fit again, make a new regressor with your ledger.
         """
         result = load_model(folder)
         guarantee, schema = result.guarantee, result.schema
@@ -200,8 +206,9 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             },
             fit_intercept=result.model.has_constant,
             neighbouring=guarantee.neighbouring,
+            ledger=result.ledger,  # a copy: nothing can be spent on it, so that nobody refits without noticing
         )
-        names: list[str] = [*schema.public, *schema.private]
+        names: list[str] = list(result.feature_order or [*schema.public, *schema.private])
         regressor.n_features_in_ = len(names)
         places = [f"x{number}" for number in range(len(names))]  # what columns of arrays are called
         if sorted(names) == sorted(places):
@@ -210,7 +217,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         else:
             regressor.feature_names_in_ = np.array(names, dtype=object)
             regressor._labels = regressor._loaded_names = names
-            regressor._private = list(range(len(schema.public), len(names)))
+            regressor._private = [names.index(name) for name in schema.private]
         regressor._store(result)
         return regressor
 
@@ -236,6 +243,9 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         if nw.dependencies.is_into_dataframe(X):
             if not reset:
                 X = self._select_by_name(X)
+            names = list(map(str, X.columns)) if hasattr(X, "columns") else []
+            if len(set(names)) < len(names):
+                raise SchemaError(f"the table has columns of the same name. Rename them: {names}.")
             validate_data(self, X, reset=reset, skip_check_array=True)
             table = nw.from_native(X, eager_only=True)
             features, labels = as_matrix(table), list(table.columns)
@@ -281,6 +291,11 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         if all(isinstance(label, str) for label in self._labels):
             keys |= {position: position for position in range(len(names))}
         positions, bounds = [], []
+        if not isinstance(self.private_columns or {}, Mapping):
+            raise SchemaError(
+                "private_columns must give each private column its range, {name: (low, high)}, "
+                f"got {type(self.private_columns).__name__}."
+            )
         for key, pair in (self.private_columns or {}).items():
             if isinstance(key, bool) or key not in keys:
                 raise SchemaError(f"private column {key!r} is not among the features. They are: {names}.")

@@ -34,12 +34,20 @@ class Registry(Mapping[str, MemberT], Generic[MemberT]):
         self._members: dict[str, MemberT] = {}
 
     def add(self, name: str, member: MemberT) -> MemberT:
-        """Make a member known under a name; a name that is taken by another class is refused."""
+        """Make a member known under a name; adding the same class again replaces its settings.
+
+        Names and class names that another class has are refused.
+        """
         if not isinstance(member, self.kind):
             raise ValueError(f"{self.noun} '{name}' must be a {self.kind.__name__}, got {member!r}.")
-        known = self._members.get(name)
-        if known is not None and type(known).__qualname__ != type(member).__qualname__:
+        kind, known = type(member), self._members.get(name)
+        if known is not None and type(known).__qualname__ != kind.__qualname__:
             raise ValueError(f"{self.noun} '{name}' is taken by {type(known).__name__}.")
+        namesake = self.find_class(kind.__name__) or kind  # saved models name their classes
+        if (namesake.__module__, namesake.__qualname__) != (kind.__module__, kind.__qualname__):
+            raise ValueError(
+                f"there is another {self.noun} class {kind.__name__}, in {namesake.__module__}. Rename yours."
+            )
         self._members[name] = member
         return member
 

@@ -186,7 +186,7 @@ def test_fits_without_a_seed_differ_and_say_so(rng: np.random.Generator) -> None
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"label_bounds": None}, "column 'label' is not public and has no bounds"),
+        ({"label_bounds": None}, "label_bounds=.* is missing"),
         ({"label_bounds": (5, 5)}, "low < high"),
         ({"label_bounds": 7}, "must be a pair"),
         ({"epsilon": 0}, "epsilon must be above 0"),
@@ -280,13 +280,18 @@ def test_a_saved_regressor_is_loaded_and_predicts_the_same(tmp_path: Path, named
     model = PrivateRegressor(2.0, 1e-4, label_bounds=(-8, 8), private_columns=columns, random_state=0).fit(X, y)
     assert model.diagnostics_.steps and len(model.transcript_) > 1
     loaded = PrivateRegressor.load(model.save(tmp_path / "model"))
+    assert [*loaded._names()] == [*model._names()]
+    np.testing.assert_array_equal(loaded.coef_, model.coef_)
+    with pytest.raises(LedgerError, match="copy of a ledger"):
+        loaded.fit(X, y)
     shuffled = X[["rooms", "income", "age"]].assign(more="text") if named else X
     np.testing.assert_array_equal(loaded.predict(shuffled), model.predict(X))
     assert str(loaded.guarantee_) == str(model.guarantee_)
     assert loaded.transcript_ == model.transcript_
     assert loaded.intercept_ == model.intercept_
-    assert {*loaded.coef_} == {*model.coef_}
     if named:
+        with pytest.warns(UserWarning, match="feature names"):
+            np.testing.assert_array_equal(loaded.predict(X.to_numpy()), model.predict(X))
         with pytest.raises(SchemaError, match="'income'"):
             loaded.predict(X.drop(columns="income"))
 
@@ -303,3 +308,18 @@ def test_a_regressor_writes_a_report_about_itself(tmp_path: Path) -> None:
 def test_an_estimator_that_is_not_fitted_cannot_be_saved(tmp_path: Path) -> None:
     with pytest.raises(NotFittedError):
         PrivateRegressor().save(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("settings", "table", "message"),
+    [
+        ({"private_columns": ["a"]}, None, "must give each private column its range"),
+        ({"label_bounds": None}, None, "label_bounds=.* is missing"),
+        ({"label_bounds": ()}, None, "are empty"),
+        ({}, pd.DataFrame(np.eye(4), columns=["a", "a", "b", "c"]), "columns of the same name"),
+    ],
+)
+def test_mistakes_of_newcomers_are_explained(settings: dict[str, Any], table: Any, message: str) -> None:
+    X = pd.DataFrame(np.eye(4), columns=list("abcd")) if table is None else table
+    with pytest.raises(SchemaError, match=message):
+        PrivateRegressor(**{"label_bounds": (0, 1), **settings}).fit(X, np.ones(4))

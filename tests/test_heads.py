@@ -8,6 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch.func import grad, vmap
 
+from conddp import Bounds, CondDP, Labels, PrivacyBudget, PrivacyError, PrivacyLedger, PublicFeatures, Records
+from conddp.heads import Trace, check_head
 from conddp.heads.factorization import FactorizationMachine
 from conddp.heads.head import Head, Inputs
 from conddp.heads.jacobian import compute_jacobian
@@ -173,3 +175,40 @@ def test_a_jacobian_has_the_gradient_of_each_prediction(
     jacobian = compute_jacobian(head, p["layout"], p["parameters"][0], inputs)
     expected = per_example_gradients(p, 0)
     assert np.abs((predictions - p["label"])[:, None] * jacobian - expected).max() < 1e-10 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("head", HEADS.values(), ids=list(HEADS))
+def test_heads_pass_the_check_that_own_heads_must_pass(head: Head) -> None:
+    check_head(head)
+
+
+class SmallNorms(Linear):
+    def forward(self, weights: Any, inputs: Inputs) -> Trace:
+        trace = super().forward(weights, inputs)
+        return Trace(trace.predictions, 1e-3 * trace.jacobian_norms, trace.layers)
+
+
+class WrongSums(Linear):
+    def vjp(self, weights: Any, inputs: Inputs, trace: Trace, coefficients: Any, out: Any) -> None:
+        super().vjp(weights, inputs, trace, 2 * coefficients, out)
+
+
+class OtherPredictions(Linear):
+    def predict(self, weights: Any, public: Any, private: Any) -> Any:
+        return super().predict(weights, public, private) + (0.0 if public.flags["F_CONTIGUOUS"] else 1.0)
+
+    def forward(self, weights: Any, inputs: Inputs) -> Trace:
+        trace = super().forward(weights, inputs)
+        return Trace(trace.predictions + 1.0, trace.jacobian_norms, [])
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [(SmallNorms(), "too small"), (WrongSums(), "vjp"), (OtherPredictions(), "same predictions")],
+)
+def test_an_own_head_with_wrong_gradients_is_refused_before_anything_is_spent(head: Head, message: str) -> None:
+    ledger = PrivacyLedger(PrivacyBudget(1.0, 1e-6))
+    records = Records(PublicFeatures(np.eye(3)), None, Labels(np.ones(3), Bounds(0, 2)))
+    with pytest.raises(PrivacyError, match=message):
+        CondDP(num_steps=2).fit(records, PrivacyBudget(1.0, 1e-6), head=head, ledger=ledger)
+    assert not ledger.entries

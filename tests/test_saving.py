@@ -122,7 +122,7 @@ def _change(folder: Path, **entries: object) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda folder: (folder / "model.json").unlink(), "cannot be read"),
+        (lambda folder: (folder / "model.json").unlink(), "is not the folder of a saved model"),
         (lambda folder: (folder / "model.safetensors").unlink(), "cannot be read"),
         (lambda folder: (folder / "model.json").write_text("{"), "not valid JSON"),
         (lambda folder: (folder / "model.json").write_text("[]"), "not the record of a conddp model"),
@@ -130,7 +130,7 @@ def _change(folder: Path, **entries: object) -> None:
         (lambda folder: _change(folder, conddp_model=5), r"format 5, newer than this conddp reads \(4\)"),
         (lambda folder: _change(folder, conddp_model=1), r"format 1, of an older conddp"),
         (lambda folder: _change(folder, conddp_model=3), r"format 3, of an older conddp"),
-        (lambda folder: _change(folder, head={"kind": "os.system"}), "a head 'os.system' that is not known here"),
+        (lambda folder: _change(folder, head={"kind": "os.system"}), "the head 'os.system', which is not registered"),
         (lambda folder: _change(folder, loss="magic"), "is damaged"),
         (lambda folder: _change(folder, transcript={}), "must be a list of releases"),
         (lambda folder: _change(folder, transcript=[{"kind": "magic"}]), "unknown kind 'magic'"),

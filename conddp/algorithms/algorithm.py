@@ -7,6 +7,7 @@ from conddp.algorithms.task import Task
 from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.errors import PrivacyError
+from conddp.heads.checking import check_head
 from conddp.heads.head import Head, Linearity
 from conddp.heads.linear import Linear
 from conddp.losses import Loss, Squared
@@ -54,6 +55,8 @@ class Algorithm(ABC):
             raise PrivacyError(f"{name} is defined under neighbouring='replace' only, got '{neighbouring}'.")
         if self.linear_only and head.linear_in is not Linearity.COLUMNS:
             raise ValueError(f"{name} fits a linear head only, got head={head}.")
+        if not type(head).__module__.startswith("conddp.heads."):
+            check_head(head)
         if loss.name not in self.losses:
             raise ValueError(f"{name} minimises {' or '.join(self.losses)} loss only, got loss={loss!r}.")
 

@@ -43,9 +43,9 @@ LARGEST_JACOBIAN = 1e9  # numbers in the Jacobian of a head; a larger one takes 
 class CondNewton(Algorithm):
     r"""Noisy Newton steps with clamped residuals.
 
-    A linear head is fitted directly: conditioned by the public features a gradient step is a Newton step, so few full
-    batches are enough. Clip norms follow the residuals, direction weights follow what is left to learn, and the result is shrunk by its known
-    noise; see :mod:`conddp.newton.run`.
+    A linear head is fitted directly: conditioned by the public features a gradient step is a Newton step, so a few full
+    batches are enough. Clip norms follow the residuals, direction weights follow what is left to learn, and the result
+    is shrunk by its known noise; see :mod:`conddp.newton.run`.
 
     Other heads are fitted in the space of functions. A wide layer of random hidden units turns the public columns into
     a few hundred public features, on which the same linear method runs. Its predictions are released, so the head can

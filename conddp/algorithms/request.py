@@ -60,7 +60,10 @@ class FitRequest:
         positive(epsilon=self.epsilon)
         check_delta(self.delta)
         if self.ledger is not None and not isinstance(self.ledger, PrivacyLedger):
-            raise ValueError(f"ledger must be a PrivacyLedger or None, got {type(self.ledger).__name__}.")
+            raise ValueError(
+                f"ledger must be a PrivacyLedger or None, got {type(self.ledger).__name__}. "
+                "PrivacyLedger.load(path) opens a ledger file."
+            )
         algorithm, neighbouring = ALGORITHMS.resolve(self.algorithm), self._resolve_neighbouring()
         cost = algorithm.cost(self.budget)
         ledger = PrivacyLedger(cost, neighbouring=neighbouring) if self.ledger is None else self.ledger

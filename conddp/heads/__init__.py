@@ -1,5 +1,6 @@
 """Models: from features to a prediction, with gradients in closed form."""
 
+from conddp.heads.checking import check_head
 from conddp.heads.factorization import FactorizationMachine
 from conddp.heads.folding import move_parameters
 from conddp.heads.head import HEADS, DescentDefaults, Head, Inputs, Layout, Linearity, OptimizerName, Trace
@@ -24,6 +25,7 @@ __all__ = [
     "Wide",
     "apply_input_layer",
     "at_least",
+    "check_head",
     "compute_jacobian",
     "input_shapes",
     "move_parameters",

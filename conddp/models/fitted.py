@@ -47,6 +47,12 @@ class FittedModel:
     private_bounds: tuple[Bounds, ...] = ()
     loss: Loss = Squared()
 
+    def __post_init__(self) -> None:
+        if np.shape(self.parameters) != (self.layout.size,):
+            raise ValueError(
+                f"{self.head} has {self.layout.size} parameters here, got shape {np.shape(self.parameters)}."
+            )
+
     def predict(self, public: PublicFeatures, private: PrivateFeatures | None = None) -> NDArray[np.float64]:
         """Predictions in the label's units, clamped to its bounds; private columns are clamped as in training."""
         X = public.values.astype(np.float64, copy=False)

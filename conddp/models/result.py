@@ -43,6 +43,8 @@ class FitResult:
         Facts about the public columns that it was trained on, where they were computed.
     versions : mapping
         Of the software that trained a saved model.
+    feature_order : tuple of str
+        Public and private columns in the order of the table; empty if that is not known.
     """
 
     model: FittedModel
@@ -54,6 +56,7 @@ class FitResult:
     ledger: PrivacyLedger
     design: Design | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    feature_order: tuple[str, ...] = ()
 
     def predict(self, public: PublicFeatures, private: PrivateFeatures | None = None) -> NDArray[np.float64]:
         """Predictions in the label's units. Costs nothing: the model is already released."""

@@ -83,6 +83,7 @@ def save_model(folder: str | Path, result: FitResult) -> Path:
         "diagnostics": result.diagnostics.to_json(),
         "transcript": result.transcript.to_json(),
         "design": None if result.design is None else result.design.to_json(),
+        "feature_order": list(result.feature_order),
         "versions": _list_versions(),
     }
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
@@ -122,7 +123,10 @@ def load_model(folder: str | Path) -> FitResult:
 
     folder = Path(folder)
     if not folder.is_dir():
-        raise ModelFileError(f"there is no model folder '{folder}'.")
+        hint = " Give the folder, not a file in it." if folder.exists() else ""
+        raise ModelFileError(f"there is no model folder '{folder}'.{hint}")
+    if not (folder / RECORD).exists():
+        raise ModelFileError(f"'{folder}' is not the folder of a saved model: it has no {RECORD}.")
     record = _read_record(folder / RECORD)
     blob = _read_bytes(folder / WEIGHTS)
     if f"sha256:{hashlib.sha256(blob).hexdigest()}" != record.get("weights"):
@@ -147,6 +151,11 @@ def load_model(folder: str | Path) -> FitResult:
             Transcript.from_json(record["transcript"]),
         )
         design = None if record["design"] is None else Design.from_json(record["design"])
+        order = tuple(record["feature_order"])
+        if order and sorted(order) != sorted([*schema.public, *schema.private]):
+            raise ValueError("feature_order does not list the columns of the schema")
+    except ModelFileError:
+        raise
     except (AttributeError, KeyError, TypeError, ValueError, SafetensorError) as error:
         raise ModelFileError(f"'{folder / RECORD}' is damaged: {error}. Restore the folder.") from error
     try:
@@ -154,7 +163,7 @@ def load_model(folder: str | Path) -> FitResult:
     except PrivacyError as error:
         raise ModelFileError(f"'{folder / RECORD}' promises more than its own transcript shows: {error}") from None
     ledger = PrivacyLedger.load(folder / LEDGER)
-    return FitResult(model, guarantee, settings, diagnostics, transcript, schema, ledger, design, versions)
+    return FitResult(model, guarantee, settings, diagnostics, transcript, schema, ledger, design, versions, order)
 
 
 def _read_record(path: Path) -> dict[str, Any]:
@@ -192,9 +201,9 @@ def _init_fields(value: Any) -> dict[str, Any]:
 def _make_head(stored: Mapping[str, Any]) -> Head:
     kind = HEADS.find_class(stored["kind"])
     if kind is None:
-        raise ValueError(
-            f"it has a head {stored['kind']!r} that is not known here; if it is your own, add it to conddp.heads.HEADS "
-            "before loading"
+        raise ModelFileError(
+            f"the model has the head {stored['kind']!r}, which is not registered here. If it is your own, add it to "
+            "conddp.heads.HEADS in Python before loading."
         )
     return kind(**{name: value for name, value in stored.items() if name != "kind"})
 

@@ -50,7 +50,7 @@ def check_cost(transcript: Transcript, cost: PrivacyBudget, neighbouring: Neighb
     if not delta <= cost.delta * (1 + _ROUNDING):
         raise PrivacyError(
             f"the releases of this fit have delta={delta:.3g} at epsilon={cost.epsilon:g}, more than the recorded "
-            f"{cost}. Nothing is returned. This is a defect of the algorithm: please report it."
+            f"{cost}. Nothing is returned. The algorithm releases more than it pays for: this is a defect in it."
         )
 
 

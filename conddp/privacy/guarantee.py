@@ -93,7 +93,7 @@ class Guarantee:
         public = f"the public columns {columns}{more}, " if self.public_columns else ""
         return (
             f"Not covered: {public}the number of records and the declared ranges, which are treated as public; "
-            "other releases from the same data, unless they share this ledger; choices made by looking at private "
+            "other releases from the same data, whose cost a shared ledger adds up; choices made by looking at private "
             "values, such as tuning on them; and attacks on floating-point arithmetic or timing."
         )
 

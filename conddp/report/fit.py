@@ -1,7 +1,8 @@
 """The report of a trained model."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from conddp.data.schema import Schema
@@ -68,7 +69,7 @@ def report_fit(
         _describe_guarantee(guarantee),
         *more,
         describe_columns(saved.schema),
-        _describe_releases(saved.transcript),
+        _describe_releases(saved.transcript, guarantee),
         _describe_ledger(ledger),
         *([describe_expectations(plan.comparison, plan.epsilon)] if plan else []),
         _describe_model(saved.model, saved.schema, saved.diagnostics, saved.design),
@@ -147,31 +148,59 @@ def _describe_guarantee(guarantee: Guarantee) -> Section:
     )
 
 
-def _describe_releases(transcript: Transcript) -> Section:
-    rows = tuple((release.what, *_show_release(release), f"{release.count:,}") for release in transcript)
+def _describe_releases(transcript: Transcript, guarantee: Guarantee) -> Section:
+    if math.isinf(guarantee.epsilon):
+        return Section("What was released", ())
+    rows = tuple(
+        (what, mechanism, _show_range(sensitivities), _show_range(noise), f"{times:,}")
+        for (what, mechanism), sensitivities, noise, times in _group(transcript)
+    )
     return Section(
         "What was released",
         (
             Text(
-                "Every number that left the private data, without the number itself. The cost of the fit is computed "
-                "from this list; a fit whose releases cost more than its ledger entry is refused."
+                "Everything computed from private values, with the noise that was added. The released numbers "
+                "themselves are not shown. The sensitivity is the distance by which one record can move what is "
+                "released, for labels scaled to a range of width one."
             ),
             Table("Releases", ("what", "mechanism", "sensitivity", "noise", "times"), rows),
+            Text(
+                "Noise is its standard deviation for Gaussian releases and its scale otherwise. The cost of the fit is "
+                f"computed from these releases: together they cost at most {guarantee.budget}."
+            ),
         ),
     )
 
 
-def _show_release(release: Release) -> tuple[str, str, str]:
-    """Mechanism, sensitivity and noise of a release."""
+def _group(transcript: Transcript) -> Iterator[tuple[tuple[str, str], list[float], list[float], int]]:
+    """Releases of the same kind in a row: what and how, their sensitivities and noise, and how many there are."""
+    for key, members in groupby(transcript, key=lambda release: (release.what, _name_mechanism(release))):
+        releases = list(members)
+        sizes = [_measure(release) for release in releases]
+        yield key, [size for size, _ in sizes], [noise for _, noise in sizes], sum(each.count for each in releases)
+
+
+def _name_mechanism(release: Release) -> str:
     if isinstance(release, GaussianRelease):
         sampled = release.sampling_probability < 1.0
-        mechanism = f"Gaussian, sampled with {release.sampling_probability:.3g}" if sampled else "Gaussian"
-        return mechanism, f"{release.sensitivity:.4g}", f"{release.noise_std:.4g}"
-    if isinstance(release, PureRelease):
-        return release.mechanism, f"{release.sensitivity:.4g}", f"{release.noise_scale:.4g}"
+        return f"Gaussian, each record sampled with {release.sampling_probability:.3g}" if sampled else "Gaussian"
     if isinstance(release, WeightedSumRelease):
-        return f"weighted sums of {release.bag_size}", f"{release.label_range:.4g}", f"{release.noise_std:.4g}"
-    return "none: not protected", "", ""
+        return f"Gaussian noise on {release.num_noisy} of {release.bag_size} labels of every bag"
+    return release.mechanism if isinstance(release, PureRelease) else "none: not protected"
+
+
+def _measure(release: Release) -> tuple[float, float]:
+    """Sensitivity and noise of a release."""
+    if isinstance(release, GaussianRelease):
+        return release.sensitivity, release.noise_std
+    if isinstance(release, WeightedSumRelease):
+        return release.label_range, release.noise_std
+    return (release.sensitivity, release.noise_scale) if isinstance(release, PureRelease) else (math.inf, 0.0)
+
+
+def _show_range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.3g}", f"{max(values):.3g}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _describe_ledger(ledger: PrivacyLedger) -> Section:
