@@ -6,6 +6,7 @@ import os
 import pickle
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from sklearn.base import clone
 from conddp import PrivateRegressor
 from conddp.errors import BudgetExceeded, LedgerError, PrivacyError
 from conddp.privacy.budget import PrivacyBudget
-from conddp.privacy.ledger import LedgerEntry, PrivacyLedger
+from conddp.privacy.ledger import LedgerEntry, PrivacyLedger, Receipt
 from conddp.privacy.neighbouring import Neighbouring
 
 
@@ -193,4 +194,41 @@ def test_an_entry_is_forced_to_disk_before_spending_is_over(tmp_path: Path, monk
     receipt = ledger.spend(LedgerEntry("a fit", PrivacyBudget(0.5, 1e-7)))
     assert len(forced) == 1
     assert '"a fit"' in forced[0]
-    assert receipt.is_recorded
+    assert ledger.redeem(receipt)
+
+
+def test_a_receipt_is_good_once_and_on_its_own_ledger() -> None:
+    ledger, other = PrivacyLedger(PrivacyBudget(1.0, 1e-6)), PrivacyLedger(PrivacyBudget(1.0, 1e-6))
+    receipt = ledger.spend(LedgerEntry("a fit", PrivacyBudget(0.5, 1e-7)))
+    assert not other.redeem(receipt)
+    assert not ledger.redeem(Receipt(receipt.entry, ledger))
+    assert ledger.redeem(receipt)
+    assert not ledger.redeem(receipt)
+
+
+def test_a_file_is_held_against_other_processes_while_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    path = tmp_path / "ledger.jsonl"
+    ledger = PrivacyLedger(PrivacyBudget(1.0, 1e-6), path=path)
+    held: list[tuple[int, int]] = []
+    monkeypatch.setattr(fcntl, "flock", lambda _, how: held.append((how, len(path.read_text().splitlines()))))
+    ledger.spend(LedgerEntry("a fit", PrivacyBudget(0.5, 1e-7)))
+    assert held == [(fcntl.LOCK_EX, 1)]  # before the entry is there
+
+
+def test_threads_share_a_file_without_losing_entries(tmp_path: Path) -> None:
+    ledger = PrivacyLedger(PrivacyBudget(1.0, 1e-6), path=tmp_path / "ledger.jsonl")
+
+    def spend(_: int) -> bool:
+        try:
+            ledger.check("a fit", PrivacyBudget(0.1, 1e-8), ledger.neighbouring)
+            ledger.spend(LedgerEntry("a fit", PrivacyBudget(0.1, 1e-8)))
+        except BudgetExceeded:
+            return False
+        return True
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(spend, range(40))) == 10
+    assert len(ledger.entries) == len(PrivacyLedger.load(tmp_path / "ledger.jsonl").entries) == 10

@@ -9,6 +9,8 @@ from randomgen import AESCounter
 from scipy.stats import kstest
 
 from conddp.errors import PrivacyError
+from conddp.privacy.accounting import calibrate_gaussian_mu
+from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.randomness import RandomSource
 from conddp.privacy.release import BoundedSum, Curator, bound_rounding
 from conddp.privacy.transcript import GaussianRelease, UnprotectedRelease, WeightedSumRelease
@@ -204,3 +206,33 @@ def test_weighted_sums_have_the_noise_that_is_recorded() -> None:
     assert release == WeightedSumRelease("bags", 1, 4, 3, 1.0, 2.0 * (1 + bound_rounding(80_000)), 1.0)
     noise = (sums - (weights * label).sum(axis=1)) / np.sqrt((weights[:, :3] ** 2).sum(axis=1))
     assert kstest(noise / 2.0, "norm").pvalue > 1e-3  # fixed seed; false alarm 1e-3
+
+
+def test_the_noise_of_weighted_sums_covers_rounding_too() -> None:
+    def noise(num_records: int) -> Any:
+        curator = Curator(np.random.default_rng(5), num_records=num_records)
+        zeros, ones = np.zeros((4, 3)), np.ones((4, 3))
+        settings = {"label_range": 1.0, "num_noisy": 3, "noise_std": 2.0, "used_fraction": 1.0, "what": "bags"}
+        return curator.release_weighted_sums(zeros, ones, **settings)  # type: ignore[arg-type]
+
+    factor = (1 + bound_rounding(10_000_000)) / (1 + bound_rounding(1))
+    np.testing.assert_allclose(noise(10_000_000) / noise(1), factor, rtol=1e-12)
+    assert factor > 1.01
+
+
+def test_releases_beyond_the_budget_are_refused_before_noise_is_drawn() -> None:
+    generator = np.random.default_rng(0)
+    curator = Curator(generator, num_records=10, budget=PrivacyBudget(1.0, 1e-6))
+    sums = BoundedSum(np.zeros(2), 1.0, "sums")
+    noise_std = 1.0 / calibrate_gaussian_mu(1.0, 1e-6)
+    for _ in range(4):
+        curator.release_gaussian(sums, noise_std=2 * noise_std)
+    before = generator.bit_generator.state
+    for attempt in (
+        lambda: curator.release_gaussian(sums, noise_std=2 * noise_std),
+        lambda: curator.release_laplace(np.zeros(2), sensitivity=1.0, epsilon=0.1, what="labels"),
+    ):
+        with pytest.raises(PrivacyError, match="would cost more"):
+            attempt()
+    assert generator.bit_generator.state == before
+    assert len(curator.transcript) == 4

@@ -13,6 +13,7 @@ from conddp.heads.linear import Linear
 from conddp.losses import Loss, Squared
 from conddp.models.result import FitResult
 from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.composition import check_cost
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.locked import Locked
 from conddp.privacy.neighbouring import Neighbouring
@@ -119,11 +120,16 @@ class Algorithm(ABC):
             fit_intercept,
             source,
             ledger,
-            Locked(records, price=cost),
-            Curator(source.generator(), num_records=records.num_records),
+            Locked(records, price=cost, ledger=ledger),
+            Curator(source.generator(), num_records=records.num_records, budget=cost),
             callback,
         )
-        return self.run(task)
+        result = self.run(task)
+        # Once more, with what was handed out here: a recipe may have finished another task, or released afterwards.
+        check_cost(task.curator.transcript, cost, neighbouring)
+        if result.transcript != task.curator.transcript or result.guarantee.budget != cost:
+            raise PrivacyError(f"{name} returned a result that does not belong to its own releases and cost.")
+        return result
 
 
 ALGORITHMS: Registry[Algorithm] = Registry("algorithm", Algorithm)  # type: ignore[type-abstract]  # instances of subclasses

@@ -228,7 +228,7 @@ def _watch(task: Task, num_steps: int, course: list[NDArray[np.float64]]) -> Ste
 
     def watch(step: int, coefficients: NDArray[np.float64]) -> bool | None:
         course.append(coefficients)
-        return None if task.callback is None else task.callback(Progress(step, num_steps, coefficients[None]))
+        return None if task.callback is None else task.callback(Progress(step, num_steps, coefficients[None].copy()))
 
     return watch
 

@@ -236,7 +236,8 @@ class _Watch:
         if self.done % max(1, self.num_steps // NUM_KEPT) == 0:
             self.kept.append((self.done, self.phase, np.array(progress.parameters)))
         if self.callback is not None:
-            self.stopped = bool(self.callback(replace(progress, step=self.done, num_steps=self.num_steps)))
+            shown = np.array(progress.parameters)  # a copy: what a callback does to it must not reach the records
+            self.stopped = bool(self.callback(Progress(self.done, self.num_steps, shown)))
         return self.stopped
 
 

@@ -34,7 +34,7 @@ def as_numbers(values: object, *, what: str) -> Matrix:
         converted = None
         try:
             converted = array.astype(np.float64)
-        except (ValueError, OverflowError):
+        except Exception:  # noqa: BLE001  (cells may be objects of any kind, with errors of their own)
             pass  # raised below, outside: the original message quotes the cell and must not come along
         if converted is None:
             raise SchemaError(f"{what} holds text where a number is expected. Encode it as numbers, or leave it out.")
@@ -159,6 +159,8 @@ def _set_matrix(part: PublicFeatures | PrivateFeatures, role: str) -> None:
     names = tuple(part.names) or tuple(f"{letter}{j}" for j in range(array.shape[1]))
     if len(names) != array.shape[1]:
         raise SchemaError(f"{array.shape[1]} {role} columns need as many names, got {len(names)}.")
+    if len(set(names)) < len(names):
+        raise SchemaError(f"{role} columns must have different names, got {list(names)}.")
     object.__setattr__(part, "names", names)
     try:
         object.__setattr__(part, "values", as_numbers(array, what=f"{role} features"))

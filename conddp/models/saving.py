@@ -156,21 +156,36 @@ def load_model(folder: str | Path) -> FitResult:
             raise ValueError("feature_order does not list the columns of the schema")
     except ModelFileError:
         raise
-    except (AttributeError, KeyError, TypeError, ValueError, SafetensorError) as error:
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError, SafetensorError) as error:
         raise ModelFileError(f"'{folder / RECORD}' is damaged: {error}. Restore the folder.") from error
+    ledger = PrivacyLedger.load(folder / LEDGER)
     try:
         check_cost(transcript, guarantee.budget, guarantee.neighbouring)
-    except PrivacyError as error:
-        raise ModelFileError(f"'{folder / RECORD}' promises more than its own transcript shows: {error}") from None
-    ledger = PrivacyLedger.load(folder / LEDGER)
+        _check_agreement(guarantee, schema, ledger)
+    except (PrivacyError, ArithmeticError, MemoryError, ValueError) as error:
+        raise ModelFileError(f"'{folder / RECORD}' promises more than its own evidence shows: {error}") from None
     return FitResult(model, guarantee, settings, diagnostics, transcript, schema, ledger, design, versions, order)
+
+
+def _check_agreement(guarantee: Guarantee, schema: Schema, ledger: PrivacyLedger) -> None:
+    """Raise unless a guarantee is about the columns of the schema and was paid for on the ledger."""
+    columns = (schema.label.name, schema.label_bounds, schema.public, schema.private)
+    if columns != (guarantee.label, guarantee.label_bounds, guarantee.public_columns, guarantee.private_columns):
+        raise ValueError("the guarantee is about other columns or bounds than the schema.")
+    if guarantee.neighbouring is not ledger.neighbouring:
+        raise ValueError("the guarantee and the ledger state different neighbouring relations.")
+    if not any(entry.cost == guarantee.budget for entry in ledger.entries):
+        raise ValueError("no entry of the ledger has the cost of the guarantee.")
+    texts = (guarantee.mechanism, guarantee.choice)
+    if not isinstance(guarantee.seeded, bool) or not all(isinstance(text, str) for text in texts):
+        raise ValueError("the guarantee has fields of the wrong type.")
 
 
 def _read_record(path: Path) -> dict[str, Any]:
     content = _read_bytes(path)
     try:
         record = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ModelFileError(f"'{path}' is not valid JSON. Restore the folder.") from None
     if not isinstance(record, dict) or not isinstance(record.get("conddp_model"), int):
         raise ModelFileError(f"'{path}' is not the record of a conddp model.")

@@ -151,6 +151,8 @@ def release_moments(
     """
     n, k = public.values.shape
     p = private.shape[1]
+    if len(largest) != p:
+        raise ValueError(f"{p} private columns need as many bounds, got {len(largest)}.")
     length = ROW_LENGTH * math.sqrt(k)
 
     def sum_block(

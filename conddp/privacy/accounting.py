@@ -44,7 +44,7 @@ FINEST_INTERVAL = 1e-7
 TIGHTNESS = 1e-3  # refine until epsilon moves by less than this share
 SMALLEST_EPSILON = 1e-6  # for which noise is calibrated
 CALIBRATIONS = "calibrations-v2.jsonl"  # in the cache folder
-_SAFETY = 1e-9  # root finding stops this close; the answer is moved to the safe side by it
+_SAFETY = 1e-7  # root finding and the normal distribution are this exact; answers are moved to the safe side by it
 
 
 @dataclass(frozen=True)

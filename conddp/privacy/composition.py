@@ -46,6 +46,8 @@ def check_cost(transcript: Transcript, cost: PrivacyBudget, neighbouring: Neighb
         raise PrivacyError("private records were read, but nothing was released through the curator.")
     if math.isinf(cost.epsilon):
         return
+    if not cost.delta and any(not isinstance(each, PureRelease) for each in transcript):
+        raise PrivacyError(f"only pure releases have delta = 0, but the recorded cost is {cost}.")
     delta = compute_delta(transcript, cost.epsilon, neighbouring, at_most=cost.delta)
     if not delta <= cost.delta * (1 + _ROUNDING):
         raise PrivacyError(

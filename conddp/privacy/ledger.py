@@ -81,8 +81,9 @@ class PrivacyLedger:
         self.path = None if path is None else Path(path).resolve()
         self.is_copy = False
         self._entries: list[LedgerEntry] = []
+        self._receipts: list[Receipt] = []
         self._owner: int | None = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         if self.path is not None:
             try:
                 with self.path.open("x", encoding="utf-8") as file:
@@ -100,9 +101,10 @@ class PrivacyLedger:
         ledger = cls.__new__(cls)
         ledger.path = Path(path).resolve()
         ledger._owner = os.getpid()
-        ledger._lock = threading.Lock()
+        ledger._lock = threading.RLock()
         ledger.is_copy = False
         ledger._entries = []
+        ledger._receipts = []
         ledger._read()
         return ledger
 
@@ -150,8 +152,10 @@ class PrivacyLedger:
                 f"the ledger's budget is stated under neighbouring='{self.neighbouring}', but {what} was asked for "
                 f"under '{neighbouring}'. Amounts under different relations do not add up: use one ledger for each."
             )
-        if self.path is not None:
-            self._read()
+        with self._lock:
+            if self.path is not None:
+                self._read()
+            spent = self.spent
         if self.is_copy:
             raise LedgerError(
                 f"'{self.path}' is the copy of a ledger that is kept with a model, and nothing may be spent on it. "
@@ -159,7 +163,7 @@ class PrivacyLedger:
             )
         if math.isinf(cost.epsilon) and not math.isinf(self.budget.epsilon):
             raise BudgetExceeded(f"{what} is not private at all, and no finite budget covers it.")
-        if not self.budget.covers(self.spent + cost):
+        if not self.budget.covers(spent + cost):
             raise BudgetExceeded(
                 f"{what} needs {cost}, but {self.remaining} remains of {self.budget}. "
                 "Lower epsilon, or open a new ledger if this is a different data set."
@@ -184,7 +188,16 @@ class PrivacyLedger:
                     self.check(entry.what, entry.cost, relation)
                     _append(file, asdict(entry))
             self._entries.append(entry)
-        return Receipt(entry, self)
+            receipt = Receipt(entry, self)
+            self._receipts.append(receipt)
+        return receipt
+
+    def redeem(self, receipt: "Receipt") -> bool:
+        """Whether a receipt was issued by this ledger and has not been redeemed before; it cannot be used again."""
+        with self._lock:
+            held = [each for each in self._receipts if each is receipt]
+            self._receipts = [each for each in self._receipts if each is not receipt]
+        return bool(held)
 
     def _read(self) -> None:
         """Load budget and entries from the file."""
@@ -213,7 +226,7 @@ class PrivacyLedger:
                 else:
                     content["cost"] = PrivacyBudget(**content["cost"])
                     entries.append(LedgerEntry(**content))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError) as error:
             if isinstance(error, LedgerError):
                 raise
             raise LedgerError(
@@ -233,19 +246,19 @@ class PrivacyLedger:
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_owner": None, "_lock": None}
+        return {**self.__dict__, "_owner": None, "_lock": None, "_receipts": []}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=threading.Lock())
+        self.__dict__.update(state, _lock=threading.RLock())
 
     def __repr__(self) -> str:
         place = "in memory" if self.path is None else f"'{self.path}'"
         return f"PrivacyLedger({place}, spent {self.spent} of {self.budget}, {self.neighbouring})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Receipt:
-    """Proof that an entry has been recorded.
+    """Proof that an entry has been recorded, good for one use. Only :meth:`PrivacyLedger.spend` issues valid ones.
 
     Parameters
     ----------
@@ -257,12 +270,6 @@ class Receipt:
 
     entry: LedgerEntry
     ledger: PrivacyLedger
-
-    @property
-    def is_recorded(self) -> bool:
-        """Whether the ledger has the entry."""
-        recorded = [(each.what, each.cost, each.time) for each in self.ledger.entries]
-        return (self.entry.what, self.entry.cost, self.entry.time) in recorded
 
 
 def _append(file: IO[str], content: Mapping[str, Any]) -> None:

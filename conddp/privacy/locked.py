@@ -4,7 +4,7 @@ from typing import Generic, NoReturn, TypeVar
 
 from conddp.errors import PrivacyError
 from conddp.privacy.budget import PrivacyBudget
-from conddp.privacy.ledger import Receipt
+from conddp.privacy.ledger import PrivacyLedger, Receipt
 
 __all__ = ["Locked"]
 
@@ -24,10 +24,13 @@ class Locked(Generic[ContentT]):
         What is private.
     price : PrivacyBudget
         What must have been recorded.
+    ledger : PrivacyLedger
+        Where.
     """
 
-    def __init__(self, content: ContentT, *, price: PrivacyBudget) -> None:
+    def __init__(self, content: ContentT, *, price: PrivacyBudget, ledger: PrivacyLedger) -> None:
         self.__content: ContentT | None = content
+        self.__ledger = ledger
         self.price = price
 
     def open(self, receipt: Receipt) -> ContentT:
@@ -36,10 +39,10 @@ class Locked(Generic[ContentT]):
         Raises
         ------
         PrivacyError
-            If the receipt is for less than the price, is not recorded, or the content has been handed out already.
+            If the receipt is for less than the price, of another ledger, or used, or the content was handed out.
         """
-        if not isinstance(receipt, Receipt) or not receipt.is_recorded:
-            raise PrivacyError("private records open with the receipt of a recorded entry only.")
+        if not isinstance(receipt, Receipt) or not self.__ledger.redeem(receipt):
+            raise PrivacyError("private records open with a fresh receipt of their own ledger only.")
         if not receipt.entry.cost.covers(self.price):
             raise PrivacyError(f"private records cost {self.price}, but the entry is for {receipt.entry.cost}.")
         content, self.__content = self.__content, None

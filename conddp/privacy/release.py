@@ -14,6 +14,7 @@ Rounding
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import array_api_compat
@@ -22,6 +23,8 @@ from numpy.typing import NDArray
 
 from conddp._validate import in_range, positive, positive_integer
 from conddp.errors import PrivacyError
+from conddp.privacy.accounting import calibrate_gaussian_mu
+from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.transcript import (
     GaussianRelease,
     PureRelease,
@@ -34,6 +37,9 @@ from conddp.privacy.transcript import (
 __all__ = ["BoundedSum", "Curator", "bound_rounding", "compute_response_epsilon"]
 
 Array = Any  # a NumPy array or a torch tensor
+
+_ROUNDING = 1e-9
+_calibrate = lru_cache(maxsize=64)(calibrate_gaussian_mu)
 
 
 def bound_rounding(num_records: int) -> float:
@@ -76,6 +82,9 @@ class Curator:
         Where noise comes from; one for each configuration, so that K configurations at once equal K runs of one.
     num_records : int
         Number of records that sums are taken over, for the bound on rounding.
+    budget : PrivacyBudget, optional
+        What the releases may cost together: full-batch and pure releases beyond it are refused before noise is drawn.
+        What Poisson-sampled releases cost is computed when the fit ends.
     float32_without_guarantee : bool
         Release sums in float32 too, whose rounding is not covered: the transcript then says that nothing is protected.
     """
@@ -85,12 +94,15 @@ class Curator:
         generators: np.random.Generator | Sequence[np.random.Generator],
         *,
         num_records: int,
+        budget: PrivacyBudget | None = None,
         float32_without_guarantee: bool = False,
     ) -> None:
         positive_integer(num_records=num_records)
         self._generators = [generators] if isinstance(generators, np.random.Generator) else list(generators)
         self._enlarged = 1 + bound_rounding(num_records)
         self._allows_float32 = float32_without_guarantee
+        self._budget = budget
+        self._pure, self._mu_squared = 0.0, 0.0  # spent so far
         self._releases: list[Release] = []
         self._counts: list[int] = []
         self._last: tuple[Any, ...] = ()  # what the last Gaussian entry was made from, to count steps alike at once
@@ -121,7 +133,7 @@ class Curator:
             Probability with which each record took part in the sum.
         """
         value = bounded.value
-        self._check_shape(bounded)
+        self._check_shape(bounded, noise_std)
         self._record_gaussian(bounded, noise_std, sampling_probability)
         noise = self._draw_normal(value)
         noise_std = noise_std * self._enlarged
@@ -260,16 +272,40 @@ class Curator:
         return value
 
     def _append(self, release: Release) -> None:
+        self._charge(release)
         self._last = ()
         self._releases.append(release)
         self._counts.append(1)
+
+    def _charge(self, release: Release) -> None:
+        """Refuse a release that the budget does not cover, before noise is drawn and before anyone sees it."""
+        budget = self._budget
+        if budget is None or math.isinf(budget.epsilon):
+            return
+        pure, mu_squared = self._pure, self._mu_squared
+        if isinstance(release, PureRelease):
+            pure += release.epsilon
+        elif isinstance(release, GaussianRelease) and release.sampling_probability == 1.0:
+            mu_squared += release.mu**2
+        left = budget.epsilon - pure
+        covered = left >= -_ROUNDING * budget.epsilon
+        if covered and mu_squared:
+            covered = left > 0 and budget.delta > 0
+            covered = covered and mu_squared <= _calibrate(left, budget.delta) ** 2 * (1 + _ROUNDING)
+        if not covered:
+            raise PrivacyError(
+                f"releasing {release.what} would cost more than the recorded {budget}. Nothing is released."
+            )
+        self._pure, self._mu_squared = pure, mu_squared
 
     def _record_gaussian(self, bounded: BoundedSum, noise_std: Any, sampling_probability: float) -> None:
         """Append to the transcript before noise is drawn; thousands of steps alike cost next to nothing."""
         sensitivities = np.atleast_1d(np.asarray(bounded.sensitivity, dtype=np.float64))
         stds = np.atleast_1d(np.asarray(noise_std, dtype=np.float64)) * self._enlarged
-        made_from = (bounded.what, sensitivities.tobytes(), stds.tobytes(), sampling_probability)
+        dtype = str(bounded.value.dtype)
+        made_from = (bounded.what, sensitivities.tobytes(), stds.tobytes(), sampling_probability, dtype)
         if made_from == self._last:
+            self._charge(self._releases[-1])
             self._counts[-1] += 1
             return
         sensitivities, stds = np.broadcast_arrays(sensitivities, stds)
@@ -289,9 +325,11 @@ class Curator:
         )
         self._last = made_from
 
-    def _check_shape(self, bounded: BoundedSum) -> None:
+    def _check_shape(self, bounded: BoundedSum, noise_std: Any) -> None:
         """Raise unless there is a generator for every configuration, and rounding is covered."""
         shape, precise = tuple(bounded.value.shape), bounded.value.dtype.itemsize == 8
+        if len(shape) == 1 and (np.ndim(bounded.sensitivity) or np.ndim(noise_std)):
+            raise PrivacyError("a vector has one sensitivity and one standard deviation of its noise, got arrays.")
         if len(shape) not in (1, 2) or (shape[0] if len(shape) == 2 else 1) != len(self._generators):
             raise PrivacyError(f"{len(self._generators)} generators cannot release a sum of shape {shape}.")
         if not precise and not self._allows_float32:

@@ -16,6 +16,8 @@ __all__ = [
     "WeightedSumRelease",
 ]
 
+MOST_RELEASES = 10**8  # more than any run makes; a larger count is a damaged file
+
 
 @dataclass(frozen=True)
 class Release:
@@ -37,7 +39,10 @@ class Release:
     def __post_init__(self) -> None:
         if not isinstance(self.what, str):
             raise ValueError(f"what must be text, got {type(self.what).__name__}.")
+        if not isinstance(self.count, int):
+            raise ValueError(f"count must be a whole number, got count={self.count!r}.")
         positive_integer(count=self.count)
+        in_range(1, MOST_RELEASES, count=self.count)
 
 
 @dataclass(frozen=True)
@@ -128,6 +133,7 @@ class WeightedSumRelease(Release):
     def __post_init__(self) -> None:
         super().__post_init__()
         positive_integer(bag_size=self.bag_size, num_noisy=self.num_noisy)
+        in_range(1, self.bag_size, num_noisy=self.num_noisy)
         positive(label_range=self.label_range, noise_std=self.noise_std, used_fraction=self.used_fraction)
         in_range(0.0, 1.0, used_fraction=self.used_fraction)
 

@@ -324,11 +324,71 @@ MUTANTS = (
         "steps *= (1 - self.opening_fraction) / steps.sum()",
         "steps *= 1 / steps.sum()",
     ),
+    Mutant(
+        "newton: only the last block counts for the sensitivity",
+        "newton/release.py",
+        "farthest = np.maximum(self.farthest, other.farthest)",
+        "farthest = np.minimum(self.farthest, other.farthest)",
+    ),
+    Mutant(
+        "moments: private columns taken for centred",
+        "algorithms/cond_newton.py",
+        "largest = [largest_private(each, center=task.fit_intercept)",
+        "largest = [largest_private(each, center=True)",
+    ),
+    Mutant(
+        "zero-out: half the move of a label",
+        "data/scaling.py",
+        "return max(bounds.midpoint - bounds.low, bounds.high - bounds.midpoint) / bounds.width",
+        "return max(bounds.midpoint - bounds.low, bounds.high - bounds.midpoint) / bounds.width / 2",
+    ),
+    Mutant(
+        "weighted sums: rounding not covered",
+        "privacy/release.py",
+        "        noise_std = noise_std * self._enlarged\n        self._append(WeightedSumRelease",
+        "        self._append(WeightedSumRelease",
+    ),
+    Mutant(
+        "samples that everyone can draw",
+        "algorithms/descent.py",
+        "rng = task.make_generator()",
+        "rng = np.random.default_rng(0)",
+    ),
+    Mutant(
+        "weights of bags that everyone can draw",
+        "algorithms/weighted_llp.py",
+        "rng = task.make_generator()",
+        "rng = np.random.default_rng(0)",
+    ),
+    Mutant(
+        "a callback holds the live parameters",
+        "algorithms/descent.py",
+        "shown = np.array(progress.parameters)",
+        "shown = progress.parameters",
+    ),
     # Ledger and lock
+    Mutant(
+        "two processes write at once",
+        "privacy/ledger.py",
+        "fcntl.flock(file, fcntl.LOCK_EX)",
+        "pass",
+    ),
+    Mutant(
+        "a receipt is good for many fits",
+        "privacy/ledger.py",
+        "self._receipts = [each for each in self._receipts if each is not receipt]",
+        "pass",
+    ),
+    Mutant(
+        "the result is not compared with the curator",
+        "algorithms/algorithm.py",
+        "if result.transcript != task.curator.transcript or result.guarantee.budget != cost:",
+        "if False:",
+    ),
     Mutant(
         "records open without a recorded entry",
         "privacy/locked.py",
-        "if not isinstance(receipt, Receipt) or not receipt.is_recorded:",
+        "if not isinstance(receipt, Receipt) or not self.__ledger.redeem(receipt):",
         "if not isinstance(receipt, Receipt):",
     ),
     Mutant(
@@ -365,7 +425,7 @@ MUTANTS = (
     Mutant(
         "the budget is not checked",
         "privacy/ledger.py",
-        "if not self.budget.covers(self.spent + cost):",
+        "if not self.budget.covers(spent + cost):",
         "if False:",
     ),
     # What depends on private values

@@ -113,12 +113,14 @@ def fit_both(
 LABEL_BOUNDS, PRIVATE_BOUNDS = Bounds(-4.0, 6.0), (Bounds(-1.0, 2.0), Bounds(0.0, 1.0))
 
 
-def make_records(n: int, *, private: bool, seed: int = 0, offset: float = 1.0) -> Records:
+def make_records(n: int, *, private: bool, seed: int = 0, far: bool = False) -> Records:
     """Records with rows of all lengths, some of them far longer than the others."""
     rng = np.random.default_rng(seed)
     X = rng.standard_t(2, size=(n, 3)) * [1.0, 20.0, 0.1]
-    hidden = PrivateFeatures(rng.uniform(-1, 2, size=(n, 2)), PRIVATE_BOUNDS, ("income", "ill")) if private else None
-    label = rng.normal(offset, 1.5, size=n) + np.clip(X[:, 0], -2, 2)
+    bounds = (Bounds(999.0, 1002.0), PRIVATE_BOUNDS[1]) if far else PRIVATE_BOUNDS
+    values = rng.uniform(-1, 2, size=(n, 2)) + [1000.0 * far, 0.0]
+    hidden = PrivateFeatures(values, bounds, ("income", "ill")) if private else None
+    label = rng.normal(1.0, 1.5, size=n) + np.clip(X[:, 0], -2, 2)
     return Records(PublicFeatures(X), hidden, Labels(label, LABEL_BOUNDS))
 
 

@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,25 @@ import pandas as pd
 import pytest
 
 from conddp import CondDP, Neighbouring, PrivacyBudget, PrivacyLedger, PrivateRegressor
-from conddp.algorithms import ALGORITHMS, Algorithm, PrivateMean, Task
+from conddp.algorithms import ALGORITHMS, Algorithm, CondNewton, PrivateMean, Task, WeightedLLP
 from conddp.bounds import Bounds
-from conddp.data.parts import Labels, PublicFeatures
+from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
 from conddp.data.readers import load_records
 from conddp.data.records import Records
 from conddp.data.schema import Schema
-from conddp.errors import BudgetExceeded, CondDPError, PrivacyError
+from conddp.errors import BudgetExceeded, CondDPError, PrivacyError, SchemaError
+from conddp.features import WhitenedRows
 from conddp.models.result import FitResult
+from conddp.newton import release_moments
 from conddp.privacy.accounting import calibrate_gaussian_mu, calibrate_noise_multiplier
 from conddp.privacy.composition import compute_delta
 from conddp.privacy.ledger import LedgerEntry, Receipt
 from conddp.privacy.locked import Locked
-from conddp.privacy.release import BoundedSum
+from conddp.privacy.randomness import RandomSource
+from conddp.privacy.release import BoundedSum, Curator
 from conddp.privacy.transcript import GaussianRelease, UnprotectedRelease
+from conddp.training.sampling import PoissonSampler
+from tests.privacy.replay import Recorder
 
 SECRET = 73512.0625  # exact in binary, so that it would be found as text and as bytes
 
@@ -60,7 +66,7 @@ def test_what_was_released_is_in_the_transcript_and_costs_what_the_ledger_says(n
     algorithm, budget = ALGORITHMS[name], PrivacyBudget(4.0, 1e-4)
     result = algorithm.fit(make_data(), budget)
     spent = result.ledger.spent
-    assert spent == algorithm.cost(budget)
+    assert spent == algorithm.cost(budget) == result.guarantee.budget
     if name == "non-private":
         assert isinstance(result.transcript.releases[0], UnprotectedRelease)
         return
@@ -95,7 +101,26 @@ class Careless(Algorithm):
         if self.defect == "opens with a free entry":
             entry = LedgerEntry("me", PrivacyBudget(0.0, 0.0))
             task.locked_records.open(task.ledger.spend(entry))
+        if self.defect == "opens with a foreign ledger":
+            task.locked_records.open(PrivacyLedger(task.cost).spend(LedgerEntry("me", task.cost)))
         records = task.spend("a sum", {})
+        if self.defect == "opens with an old entry":
+            task.locked_records.open(Receipt(task.ledger.entries[-1], task.ledger))
+        noise_std = 8.0 / calibrate_gaussian_mu(1.0, 1e-6)
+        if self.defect == "finishes a task of its own":
+            another = Curator(np.random.default_rng(0), num_records=120)
+            another.release_gaussian(BoundedSum(np.zeros(1), 8.0, "a sum"), noise_std=1e-3)
+            task.curator._releases, task.curator._counts = another._releases, another._counts
+            return replace(task, cost=PrivacyBudget(np.inf, 0.0)).finish(task.make_model(np.zeros(3)), {})
+        if self.defect == "releases after it has finished":
+            sums = BoundedSum(np.zeros(1), 8.0, "a sum")
+            task.curator.release_gaussian(sums, noise_std=2 * noise_std)
+            result = task.finish(task.make_model(np.zeros(3)), {})
+            task.curator.release_gaussian(sums, noise_std=2 * noise_std)
+            return result
+        if self.defect == "an array of sensitivities":
+            sums = BoundedSum(np.zeros(3), np.full(3, 8.0), "sums")
+            task.curator.release_gaussian(sums, noise_std=np.full(3, noise_std))
         total = np.array([records.label.values.sum()])
         if self.defect == "spends twice":
             task.spend("again", {})
@@ -103,8 +128,9 @@ class Careless(Algorithm):
             task.curator.release_gaussian(BoundedSum(total, 8.0, "a sum"), noise_std=8.0)
         if self.defect == "one release too many":
             for _ in range(2):
-                noise_std = 8.0 / calibrate_gaussian_mu(1.0, 1e-6)
                 task.curator.release_gaussian(BoundedSum(total, 8.0, "a sum"), noise_std=noise_std)
+        if self.defect == "adds Gaussian noise for delta = 0":
+            task.curator.release_gaussian(BoundedSum(total, 8.0, "a sum"), noise_std=1e3)
         if self.defect == "no noise":
             task.curator.release_gaussian(BoundedSum(total, 8.0, "a sum"), noise_std=0.0)
         return task.finish(task.make_model(np.zeros(3)), {})
@@ -113,19 +139,70 @@ class Careless(Algorithm):
 @pytest.mark.parametrize(
     ("defect", "message"),
     {
-        "opens without paying": "receipt of a recorded entry",
+        "opens without paying": "fresh receipt of their own ledger",
+        "opens with a foreign ledger": "fresh receipt of their own ledger",
+        "opens with an old entry": "fresh receipt of their own ledger",
+        "finishes a task of its own": "more than the recorded",
+        "releases after it has finished": "does not belong to its own releases",
+        "adds Gaussian noise for delta = 0": "would cost more",
         "opens with a free entry": "but the entry is for",
         "spends twice": "remains of",
-        "too little noise": "more than the recorded",
-        "one release too many": "more than the recorded",
+        "too little noise": "would cost more than the recorded",
+        "one release too many": "would cost more than the recorded",
+        "an array of sensitivities": "one sensitivity",
         "no noise": "positive, finite",
         "releases nothing through the curator": "nothing was released through the curator",
     }.items(),
 )
 def test_a_careless_recipe_fails_instead_of_leaking(defect: str, message: str) -> None:
-    ledger = PrivacyLedger(PrivacyBudget(1.0, 1e-6))
+    pure = PrivacyBudget(1.0, 0.0 if "delta = 0" in defect else 1e-6)
     with pytest.raises(PrivacyError, match=message):
-        Careless(defect).fit(make_data(), PrivacyBudget(1.0, 1e-6), ledger=ledger)
+        Careless(defect).fit(make_data(), pure, ledger=PrivacyLedger(pure))
+
+
+def test_columns_of_the_same_name_are_refused() -> None:
+    # They would be one column in the schema, and bounds would be missing in the sensitivity.
+    with pytest.raises(SchemaError, match="different names"):
+        PrivateFeatures(np.zeros((3, 2)), (Bounds(0, 1), Bounds(0, 1)), ("a", "a"))
+    with pytest.raises(ValueError, match="as many bounds"):
+        rows = WhitenedRows.of(PublicFeatures(np.eye(3)))
+        curator = Curator(np.random.default_rng(0), num_records=3)
+        release_moments(rows, np.zeros((3, 2)), np.ones(1), mu=1.0, neighbouring=Neighbouring.REPLACE, curator=curator)
+
+
+@pytest.mark.parametrize("algorithm", [CondDP(num_steps=4), CondNewton()])
+def test_what_a_callback_does_to_the_parameters_does_not_reach_the_records(algorithm: Algorithm) -> None:
+    def vandal(progress: Any) -> None:
+        progress.parameters[...] = np.inf
+
+    spoiled, clean = (
+        algorithm.fit(make_data(), PrivacyBudget(1.0, 1e-6), random_source=RandomSource.of(0), callback=callback)
+        for callback in (vandal, None)
+    )
+    assert np.array_equal(spoiled.model.parameters, clean.model.parameters)
+
+
+def test_samples_and_weights_differ_between_fits_without_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+    draw = PoissonSampler.draw
+
+    def record(sampler: PoissonSampler) -> Any:
+        sample = draw(sampler)
+        drawn.append(sample.tolist())
+        return sample
+
+    monkeypatch.setattr(PoissonSampler, "draw", record)
+    for _ in range(2):
+        CondDP(num_steps=2, batch_size=40).fit(make_data(), PrivacyBudget(1.0, 1e-5))
+    assert drawn[:2] != drawn[2:]
+    weights = []
+    for _ in range(2):
+        recorder = Recorder()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("conddp.algorithms.algorithm.Curator", recorder.make_curator)
+            WeightedLLP().fit(make_data(), PrivacyBudget(4.0, 1e-4))
+        weights.append(recorder.questions[0].public["argument 0"])
+    assert not np.array_equal(weights[0], weights[1])
 
 
 def test_a_task_shows_nothing_private_and_cannot_be_copied() -> None:
@@ -141,9 +218,12 @@ def test_a_task_shows_nothing_private_and_cannot_be_copied() -> None:
     assert "73512" not in repr(seen[0]) and "73512" not in repr(vars(seen[0]))
     with pytest.raises(PrivacyError):
         pickle.dumps(seen[0].locked_records)
+    ledger = PrivacyLedger(PrivacyBudget(2.0, 1e-5))
+    locked = Locked(data, price=PrivacyBudget(1.0, 1e-6), ledger=ledger)
+    entry = LedgerEntry("a fit", PrivacyBudget(1.0, 1e-6))
+    assert locked.open(ledger.spend(entry)) is data
     with pytest.raises(PrivacyError, match="once"):
-        entry = LedgerEntry("again", PrivacyBudget(1.0, 1e-6))
-        seen[0].locked_records.open(PrivacyLedger(PrivacyBudget(1.0, 1e-6)).spend(entry))
+        locked.open(ledger.spend(entry))
 
 
 def test_a_crash_in_training_over_counts(monkeypatch: pytest.MonkeyPatch) -> None:
