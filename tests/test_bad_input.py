@@ -76,7 +76,7 @@ BAD_INPUT: list[tuple[str, list[str], int, str]] = [
     ),
     ("out in a file", ["fit", "{table}", "--schema", "{schema}", "--out", "{table}/m"], 1, "cannot be written"),
     ("schema nowhere", ["schema", "init", "{table}", "--out", "{table}/s"], 1, "Not a directory"),
-    ("ledger of bytes", ["ledger", "show", "{bytes}"], 1, "does not hold text"),
+    ("ledger of bytes", ["ledger", "show", "{bytes}"], 1, "is not a text file"),
     ("algorithm", ["fit", "{table}", "--schema", "{schema}", "--algorithm", "ols", "--out", "{dir}/m"], 2, "'ols'"),
     ("head", ["fit", "{table}", "--schema", "{schema}", "--head", "tree", "--out", "{dir}/m"], 2, "'tree'"),
     ("exists", ["fit", "{table}", "--schema", "{schema}", "--out", "{dir}"], 1, "name another folder with --out"),

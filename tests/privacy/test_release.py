@@ -113,8 +113,8 @@ class Careless(Algorithm):
 @pytest.mark.parametrize(
     ("defect", "message"),
     {
-        "opens without paying": "receipt of a recorded entry",
-        "opens with a free entry": "but the entry is for",
+        "opens without paying": "receipt of a recorded ledger entry",
+        "opens with a free entry": "but the ledger entry covers",
         "spends twice": "remains of",
         "too little noise": "more than the recorded",
         "one release too many": "more than the recorded",
