@@ -1,4 +1,4 @@
-"""Models: from features to a prediction, with gradients in closed form."""
+"""Model heads, which map features to a prediction and have gradients in closed form."""
 
 from conddp.heads.factorization import FactorizationMachine
 from conddp.heads.folding import move_parameters
