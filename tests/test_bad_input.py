@@ -126,9 +126,9 @@ BAD_INPUT: list[tuple[str, list[str], int, str]] = [
         1,
         "is empty, or not a valid",
     ),
-    ("semicolons", ["schema", "init", "{semicolons}", "--out", "{dir}/s"], 1, "with commas between the names"),
-    ("tabs", ["schema", "init", "{tabs}", "--out", "{dir}/s"], 1, "with commas between the names"),
-    ("money", ["plan", "{money}", "--schema", "{schema}"], 1, "with commas between the names"),
+    ("semicolons", ["schema", "init", "{semicolons}", "--out", "{dir}/s"], 1, "with comma-separated names"),
+    ("tabs", ["schema", "init", "{tabs}", "--out", "{dir}/s"], 1, "with comma-separated names"),
+    ("money", ["plan", "{money}", "--schema", "{schema}"], 1, "with comma-separated names"),
     ("one record", ["plan", "{one}", "--schema", "{schema}"], 1, "for two records or more"),
     (
         "plan into a folder",

@@ -76,8 +76,8 @@ def test_smoothing_keeps_a_distribution(rng: np.random.Generator, width: float) 
         ([0.0, 1.0], [1.0], "one length"),
         ([], [], "one length"),
         ([1.0, 0.0], [1.0, 1.0], "rising"),
-        ([0.0, float("nan")], [1.0, 1.0], "finite and rising"),
-        ([0.0, 1.0], [-1.0, 2.0], "not negative"),
+        ([0.0, float("nan")], [1.0, 1.0], "finite and strictly increasing"),
+        ([0.0, 1.0], [-1.0, 2.0], "non-negative"),
         ([0.0, 1.0], [0.0, 0.0], "not all zero"),
     ],
 )
