@@ -171,8 +171,8 @@ def make_unbiased_response(
     r"""Make the epsilon-private unbiased randomiser with the least variance for a prior.
 
     It solves a linear program: minimise :math:`\sum_y p_y \sum_o M(o|y)(o-y)^2` over tables whose rows sum to one,
-    whose means are :math:`\sum_o o M(o|y) = y`, and which satisfy :math:`z_o \le M(o|y) \le e^\epsilon z_o`. The range of
-    candidate outputs is 1.5 times that of the binary response. If the solver fails, the binary response is returned.
+    whose means are :math:`\sum_o o M(o|y) = y`, and which satisfy :math:`z_o \le M(o|y) \le e^\epsilon z_o`. The range
+    of candidate outputs is 1.5 times that of the binary response. If the solver fails, the binary response is returned.
 
     Paper
         "Optimal unbiased randomizers for regression with label differential privacy", arXiv 2312.05659.

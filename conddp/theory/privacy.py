@@ -79,7 +79,7 @@ def calibrate_noise(
     budget : PrivacyBudget
         Epsilon and delta.
     neighbouring : Neighbouring
-        The relation.
+        Neighbouring relation for the sensitivity.
     """
     positive(gradient_bound=gradient_bound)
     positive_integer(num_steps=num_steps, num_records=num_records)
