@@ -101,7 +101,7 @@ def save_model(folder: str | Path, result: FitResult) -> Path:
 def check_folder(folder: Path) -> None:
     """Raise unless a model can be written to this folder. Call this before spending budget on a fit."""
     if folder.exists():
-        raise ModelFileError(f"'{folder}' exists already. Models are not overwritten: choose another folder.")
+        raise ModelFileError(f"'{folder}' exists already. Models are not overwritten: name another folder.")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         Path(tempfile.mkdtemp(dir=folder.parent)).rmdir()
