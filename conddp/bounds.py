@@ -1,4 +1,4 @@
-"""Declared ranges of what is private."""
+"""Declared bounds of private values."""
 
 import math
 from collections.abc import Iterable
@@ -11,12 +11,12 @@ from conddp.errors import SchemaError
 
 __all__ = ["Bounds"]
 
-LARGEST_BOUND, SMALLEST_WIDTH, SMALLEST_SHARE = 1e100, 1e-100, 1e-12  # the last: of the width in the bounds' size
+LARGEST_BOUND, SMALLEST_WIDTH, SMALLEST_SHARE = 1e100, 1e-100, 1e-12  # the last is the smallest ratio of width to size
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Declared range of a private value: from domain knowledge, never from the data.
+    """Declared range of a private value, from domain knowledge and never from the data.
 
     Examples
     --------
@@ -44,18 +44,18 @@ class Bounds:
         size = max(abs(low), abs(high))
         if size > LARGEST_BOUND or high - low < max(SMALLEST_WIDTH, SMALLEST_SHARE * size):
             raise SchemaError(
-                f"bounds [{low}, {high}] cannot be told apart, or squared, in floating point. Change the units."
+                f"bounds [{low}, {high}] are too large, or too close together, for floating point. Change the units."
             )
 
     @classmethod
     def of(cls, value: object, *, column: str) -> "Bounds":
-        """Bounds from a pair (low, high), or an error that names the column."""
+        """Create bounds from a pair (low, high), or raise an error that names the column."""
         if isinstance(value, Bounds):
             return value
         if value is None:
             raise SchemaError(
-                f"column '{column}' is not public and has no bounds. Scaling it would have to look at the data. "
-                "Give (low, high) from domain knowledge."
+                f"column '{column}' is not public and has no bounds. Without them, scaling would have to look at the "
+                "data. Give (low, high) from domain knowledge."
             )
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise SchemaError(f"bounds of column '{column}' must be a pair (low, high), got {value!r}.")
@@ -80,5 +80,5 @@ class Bounds:
         return self.high - self.low
 
     def clamp(self, values: object) -> NDArray[np.float64]:
-        """Values moved to the nearest end of the range where they lie outside."""
+        """Clamp values to the range."""
         return np.clip(np.asarray(values, dtype=np.float64), self.low, self.high)

@@ -1,22 +1,23 @@
-"""What can go wrong, as one tree.
+"""Exceptions of conddp, as one tree.
 
 ::
 
     CondDPError
     ├── SchemaError             (ValueError)  columns, roles, bounds or values are not what was declared
     ├── PrivacyError
-    │   ├── BudgetExceeded      (ValueError)  the ledger has not enough left
-    │   ├── PrivateDataLeak     (TypeError)   private data were given where only public data may go
+    │   ├── BudgetExceeded      (ValueError)  the cost exceeds the remaining budget of the ledger
+    │   ├── PrivateDataLeak     (TypeError)   private data were passed where only public data are allowed
     │   └── NotCalibrated       (ValueError)  no noise multiplier can give the requested guarantee
-    ├── LedgerError             (ValueError)  the ledger file is damaged, or from a newer version
-    ├── saving.ModelFileError   (ValueError)  a saved model is damaged, from a newer version, or in the way
+    ├── LedgerError             (ValueError)  the ledger file is damaged, read-only, or from a newer version
+    ├── saving.ModelFileError   (ValueError)  a saved model is damaged, from a newer version, or exists already
     ├── datasets.DatasetNotFound (FileNotFoundError), datasets.DatasetDamaged (ValueError)
     ├── fetching.FetchFailed    (OSError)
-    ├── MissingExtra            (ImportError) a package is needed that comes with an extra
+    ├── MissingExtra            (ImportError) a required package from an optional extra is not installed
     ├── runner.WorkerDied       (RuntimeError)
     └── experiments.reproduce.NothingAtHand (FileNotFoundError)
 
-Messages name columns and settings, never a label, a private cell, a row number or a count that depends on them.
+Messages name columns and settings. They never contain a label, a private cell, a row number or a count that depends on
+private values.
 """
 
 from importlib.util import find_spec
@@ -35,7 +36,7 @@ __all__ = [
 
 
 class CondDPError(Exception):
-    """Anything that conddp refuses to do."""
+    """Base class of all exceptions of conddp."""
 
 
 class SchemaError(CondDPError, ValueError):
@@ -43,30 +44,30 @@ class SchemaError(CondDPError, ValueError):
 
 
 class PrivacyError(CondDPError):
-    """Going on would break, or could not give, the guarantee."""
+    """Continuing would break the privacy guarantee, or no guarantee can be given."""
 
 
 class BudgetExceeded(PrivacyError, ValueError):  # noqa: N818  (reads as what happened)
-    """The ledger has less left than the work needs."""
+    """The cost exceeds the remaining budget of the ledger."""
 
 
 class PrivateDataLeak(PrivacyError, TypeError):  # noqa: N818  (reads as what happened)
-    """Private data were given to a function that must not see them."""
+    """Private data were passed to a function that accepts public data only."""
 
 
 class NotCalibrated(PrivacyError, ValueError):  # noqa: N818  (reads as what happened)
-    """No noise multiplier within reach gives the requested guarantee."""
+    """No noise multiplier in the search range gives the requested guarantee."""
 
 
 class MissingExtra(CondDPError, ImportError):  # noqa: N818  (reads as what happened)
-    """A package is needed that is not installed; it comes with an extra."""
+    """A required package from an optional extra is not installed."""
 
 
 def require_package(package: str, *, extra: str, purpose: str) -> None:
-    """Raise unless a package is installed; to be called before hours of work, not after them."""
+    """Raise unless a package is installed. Call this before long computations."""
     if find_spec(package) is None:
         raise MissingExtra(f"{purpose} needs {package}, which comes with the extra conddp[{extra}].")
 
 
 class LedgerError(CondDPError, ValueError):
-    """A ledger file cannot be read or may not be written."""
+    """A ledger cannot be read or written."""

@@ -1,4 +1,4 @@
-"""The scikit-learn face: one regressor, composed of an algorithm, a head, a budget and declared columns."""
+"""scikit-learn estimator for private regression."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,63 +28,66 @@ __all__ = ["PrivateRegressor"]
 
 
 class PrivateRegressor(RegressorMixin, BaseEstimator):
-    """Regression under differential privacy when features are public, or some of them are.
+    """Regression under differential privacy when all or some of the features are public.
 
     The label is always private. Every feature is public unless it is named in ``private_columns``. Public features
-    are used at no privacy cost to condition the problem.
+    are used to condition the problem, at no privacy cost.
 
     Privacy
-        ``fit`` spends (epsilon, delta) once, under the named neighbouring relation; ``guarantee_`` says exactly what
-        that covers. Everything that ``fit`` stores has been released under it. Cloning shares the ledger.
+        ``fit`` spends (epsilon, delta) once, under the given neighbouring relation. ``guarantee_`` states exactly what
+        this covers. All fitted attributes are covered by the guarantee. Clones share the ledger.
 
     Parameters
     ----------
     epsilon, delta : float
-        Budget of one fit.
+        Privacy budget of one fit.
     label_bounds : (low, high)
-        Declared range of the label, from domain knowledge. Labels outside are clamped to it, and so are predictions.
+        Declared range of the label, from domain knowledge. Labels and predictions outside the range are clamped.
     algorithm : str or algorithm
-        "auto" chooses from public information and says why in ``guarantee_``. "cond-newton" (with linear heads),
-        "cond-dp", "switch-cond-dp" and "dpsgd" take private columns; for a private label only there are "one-shot",
-        "weighted-llp" and, with pure epsilon, "rr-on-bins", "unbiased-rr", "binary-rr", "laplace", "staircase"; "mean"
-        and "non-private" are reference points. Or an instance such as ``CondDP(num_steps=64)``.
+        Name of an algorithm, or an instance such as ``CondDP(num_steps=64)``. "auto" chooses from public information
+        and gives the reason in ``guarantee_``. "cond-newton" (with linear heads), "cond-dp", "switch-cond-dp" and
+        "dpsgd" support private columns. "one-shot" and "weighted-llp" protect the label only. "rr-on-bins",
+        "unbiased-rr", "binary-rr", "laplace" and "staircase" also protect the label only, with pure epsilon. "mean"
+        and "non-private" are reference points.
     head : str or head
         "linear", "wide", "mlp" or "fm", or an instance such as ``MLP(hidden=(32,))``.
     private_columns : mapping, optional
         Private features, by name or position, each with its declared (low, high). Values outside are clamped.
     fit_intercept : bool
-        Whether the model has an intercept.
+        Whether to fit an intercept.
     neighbouring : {"replace", "zero-out"} or Neighbouring
-        The relation under which (epsilon, delta) is meant.
+        Neighbouring relation under which (epsilon, delta) is stated.
     random_state : None, int, Generator or RandomState
-        None draws noise from a cryptographic generator; anything else is for research, and the guarantee says so.
+        None draws noise from a cryptographic generator. Use anything else for research only; the guarantee then says
+        so.
     ledger : PrivacyLedger, optional
-        Where the cost is recorded, and refused if it does not fit; a fresh one with exactly this budget if None.
+        Ledger that records the cost. A fit that exceeds its remaining budget is refused. If None, a new ledger with
+        exactly this budget is used.
 
     Attributes
     ----------
     guarantee_ : Guarantee
-        What the fit promises; print it.
+        Privacy guarantee of the fit. Print it to read it.
     coef_ : array of shape (n_features_in_,)
-        Coefficients in the user's units, for linear heads.
+        Coefficients in the original units, for linear heads.
     intercept_ : float
-        Intercept in the user's units, for linear heads.
+        Intercept in the original units, for linear heads.
     model_ : FittedModel
         The trained model.
     settings_ : mapping
-        Every choice that was made.
+        All settings of the fit.
     diagnostics_ : Diagnostics
-        The course of the fit, and the uncertainty of its coefficients.
+        Convergence of the fit, and standard deviations of its coefficients.
     transcript_ : Transcript
-        What was released, without the numbers.
+        Releases of the fit, without the released values.
     result_ : FitResult
-        All of these together.
+        All of the above in one object.
     ledger_ : PrivacyLedger
-        The ledger that paid.
+        Ledger that recorded the cost.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : array of str
-        Their names, where the input had any.
+        Names of the features, if the input had names.
 
     Examples
     --------
@@ -132,9 +135,9 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array or table of shape (n, d)
-            NumPy, pandas, polars or Arrow; numbers only.
+            Features as a NumPy array or a pandas, polars or Arrow table. All columns must be numeric.
         y : array of shape (n,)
-            The private label.
+            Private label.
         """
         request = FitRequest(
             self.epsilon,
@@ -163,7 +166,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def _store(self, result: FitResult) -> None:
-        """Keep what a fit gives back."""
+        """Set the fitted attributes."""
         self.result_ = result
         self.model_ = result.model
         self.guarantee_ = result.guarantee
@@ -178,20 +181,20 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             self.coef_[self._private] = of_private
 
     def save(self, folder: str | Path) -> Path:
-        """Write the model with its guarantee, transcript and a copy of the ledger to a folder that does not exist yet.
+        """Save the model, its guarantee, transcript and a copy of the ledger to a folder that does not exist yet.
 
         Privacy
-            Writes what has been released, and public settings: no cost.
+            Writes released values and public settings only: no cost.
         """
         check_is_fitted(self, "result_")
         return save_model(folder, self.result_)
 
     @classmethod
     def load(cls, folder: str | Path) -> "PrivateRegressor":
-        """A fitted regressor from the folder of a saved model, wherever it was trained.
+        """Load a fitted regressor from the folder of a saved model, which may come from the command line.
 
-        It takes tables by the names of their columns, in any order, and arrays with the columns in the order of the
-        training table. It is for predicting: to fit again, make a new regressor with your ledger.
+        The regressor selects the columns of tables by name, in any order, and expects arrays in the column order of the
+        training table. It is for prediction only: to fit again, create a new regressor with your ledger.
         """
         result = load_model(folder)
         guarantee, schema = result.guarantee, result.schema
@@ -210,7 +213,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         )
         names: list[str] = list(result.feature_order or [*schema.public, *schema.private])
         regressor.n_features_in_ = len(names)
-        places = [f"x{number}" for number in range(len(names))]  # what columns of arrays are called
+        places = [f"x{number}" for number in range(len(names))]  # default names of the columns of arrays
         if sorted(names) == sorted(places):
             regressor._labels = list(range(len(names)))
             regressor._private = [places.index(name) for name in schema.private]
@@ -222,10 +225,10 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         return regressor
 
     def report(self, file: str | Path, *, overwrite: bool = False) -> Path:
-        """Write a page about the fit: HTML, Markdown or JSON by the suffix of the file.
+        """Write a report on the fit as HTML, Markdown or JSON, depending on the file suffix.
 
         Privacy
-            Shows what is public, declared or released: no cost.
+            Shows public, declared or released values only: no cost.
         """
         from conddp.report import report_fit, write_report
 
@@ -233,13 +236,13 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         return write_report(report_fit(self.result_), Path(file), overwrite=overwrite)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Predictions in the label's units, within its bounds. Costs nothing: the model is already released."""
+        """Predict in the units of the label, clamped to its bounds. No cost, because the model is already released."""
         check_is_fitted(self, "model_")
         features = self._read_features(X, reset=False)
         return self.model_.predict(*self._split(features, self.model_.private_bounds))
 
     def _read_features(self, X: Any, *, reset: bool) -> NDArray[Any]:
-        """Features as a matrix, after scikit-learn's checks of names and counts; no message quotes a cell."""
+        """Validate features as scikit-learn does and return a matrix; error messages never quote a value."""
         if nw.dependencies.is_into_dataframe(X):
             if not reset:
                 X = self._select_by_name(X)
@@ -268,25 +271,27 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         return features
 
     def _select_by_name(self, X: Any) -> Any:
-        """Columns of a table in the order of a loaded model, whatever their order in the table."""
+        """Reorder the columns of a table to the order of a loaded model."""
         names = getattr(self, "_loaded_names", None)
         if names is None:
             return X
         table = nw.from_native(X, eager_only=True)
         missing = [name for name in names if name not in table.columns]
         if missing:
-            raise SchemaError(f"columns {missing} of the model are not in the table. It has: {list(table.columns)}.")
+            raise SchemaError(
+                f"columns {missing} of the model are not in the table. The table has: {list(table.columns)}."
+            )
         return table.select(names).to_native()
 
     def _names(self) -> list[str]:
-        """Names for messages and the guarantee; columns of arrays are called x0, x1, ..."""
+        """Names for error messages and the guarantee; columns of arrays are named x0, x1, ..."""
         return [str(name) for name in getattr(self, "feature_names_in_", [f"x{label}" for label in self._labels])]
 
     def _locate_private_columns(self) -> tuple[list[int], tuple[Bounds, ...]]:
         """Positions and bounds of the private columns."""
         names = self._names()
         keys: dict[Any, int] = {name: position for position, name in enumerate(names)}
-        # Positions are offered only where they cannot be mistaken for the column labels of a table.
+        # Positions are accepted only if they cannot be confused with the column labels of a table.
         keys |= {label: position for position, label in enumerate(self._labels)}
         if all(isinstance(label, str) for label in self._labels):
             keys |= {position: position for position in range(len(names))}
@@ -298,7 +303,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             )
         for key, pair in (self.private_columns or {}).items():
             if isinstance(key, bool) or key not in keys:
-                raise SchemaError(f"private column {key!r} is not among the features. They are: {names}.")
+                raise SchemaError(f"private column {key!r} is not among the features. The features are: {names}.")
             positions.append(keys[key])
             bounds.append(Bounds.of(pair, column=names[positions[-1]]))
         if len(set(positions)) < len(positions):
@@ -311,7 +316,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     def _split(
         self, features: NDArray[Any], private_bounds: tuple[Bounds, ...]
     ) -> tuple[PublicFeatures, PrivateFeatures | None]:
-        """The features by role."""
+        """Split the features by role."""
         names, public = self._names(), self._public_positions()
         part = PublicFeatures(features[:, public], tuple(names[position] for position in public))
         if not self._private:
@@ -321,12 +326,12 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # noise may drown small data sets
+        tags.regressor_tags.poor_score = True  # noise may dominate on small data sets
         return tags
 
 
 def _read_label(y: Any, estimator: str) -> NDArray[Any]:
-    """The label as a vector of numbers; no message quotes a value."""
+    """Validate the label and return a vector of numbers; error messages never quote a value."""
     if y is None:
         raise ValueError(f"This {estimator} estimator requires y to be passed, but the target y is None.")
     values = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)

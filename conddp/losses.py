@@ -1,4 +1,4 @@
-"""Losses: what a model minimises, in the one place that knows its shape."""
+"""Loss functions."""
 
 from typing import Any, Protocol
 
@@ -11,34 +11,34 @@ Array = Any  # a NumPy array or a torch tensor
 
 
 class Loss(Protocol):
-    """Everything that algorithms, models and reports need to know about a loss.
+    """Interface of a loss, as used by algorithms, models and reports.
 
     Labels and predictions are in scaled units (:mod:`conddp.data.scaling`): labels span a range of unit width, and a
-    prediction is what a head returns, before the link.
+    prediction is the output of a head, before the link.
     """
 
     @property
     def name(self) -> str:
-        """By which it is stored with a model."""
+        """Name under which the loss is stored with a model."""
 
     @property
     def error_name(self) -> str:
-        """What :meth:`compute_error` measures, for tables and reports."""
+        """Name of the error that :meth:`compute_error` measures, for tables and reports."""
 
     def residual(self, prediction: Array, label: Array) -> Array:
-        """Minus the derivative of the loss by the prediction."""
+        """Return the negative derivative of the loss with respect to the prediction."""
 
     def residual_ends(self, prediction: Array, label_range: tuple[float, float]) -> tuple[Array, Array]:
-        """Smallest and largest residual that any label in the range can have. Public where predictions are."""
+        """Return the smallest and largest residual over all labels in the range. Public if the predictions are."""
 
     def curvature(self, prediction: Array) -> Any:
-        """Second derivative of the loss by the prediction: a number, or one for each record."""
+        """Return the second derivative of the loss with respect to the prediction, as a scalar or one per record."""
 
     def link(self, prediction: Array) -> Array:
-        """Expected label, in scaled units."""
+        """Return the expected label, in scaled units."""
 
     def compute_error(self, expected: NDArray[Any], label: NDArray[Any]) -> float:
-        """Mean error of expected labels, in the user's units."""
+        """Compute the mean error of expected labels, in the original units."""
 
 
 class Squared:
@@ -54,24 +54,24 @@ class Squared:
     error_name = "mean squared error"
 
     def residual(self, prediction: Array, label: Array) -> Array:
-        """Label minus prediction."""
+        """Return label minus prediction."""
         return label - prediction
 
     def residual_ends(self, prediction: Array, label_range: tuple[float, float]) -> tuple[Array, Array]:
-        """From the lower and from the upper end of the range."""
+        """Return the residuals of the lower and the upper end of the range."""
         low, high = label_range
         return low - prediction, high - prediction
 
     def curvature(self, prediction: Array) -> float:
-        """One, whatever the prediction."""
+        """Return 1 for every prediction."""
         return 1.0
 
     def link(self, prediction: Array) -> Array:
-        """The prediction itself."""
+        """Return the prediction unchanged."""
         return prediction
 
     def compute_error(self, expected: NDArray[Any], label: NDArray[Any]) -> float:
-        """Mean squared error."""
+        """Compute the mean squared error."""
         return float(np.mean((expected - label) ** 2))
 
     def __repr__(self) -> str:

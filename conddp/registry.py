@@ -1,4 +1,4 @@
-"""Names under which things can be asked for: the one list that estimator, command line, tests and tables read."""
+"""Registries of algorithms and heads by name, used by the estimator, the command line, tests and tables."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
@@ -11,14 +11,14 @@ MemberT = TypeVar("MemberT")
 
 
 class Registry(Mapping[str, MemberT], Generic[MemberT]):
-    """Members of one kind by name, each with its default settings.
+    """Mapping from names to members of one kind, each with its default settings.
 
     Parameters
     ----------
     noun : str
-        What a member is called in messages and signatures: "algorithm", "head".
+        Name of the kind in error messages and signatures, such as "algorithm" or "head".
     kind : type
-        What a member must be an instance of.
+        Type that every member must be an instance of.
 
     Examples
     --------
@@ -34,9 +34,9 @@ class Registry(Mapping[str, MemberT], Generic[MemberT]):
         self._members: dict[str, MemberT] = {}
 
     def add(self, name: str, member: MemberT) -> MemberT:
-        """Make a member known under a name; adding the same class again replaces its settings.
+        """Register a member under a name. Adding the same class again replaces its settings.
 
-        Names and class names that another class has are refused.
+        Names and class names that belong to another class are refused.
         """
         if not isinstance(member, self.kind):
             raise ValueError(f"{self.noun} '{name}' must be a {self.kind.__name__}, got {member!r}.")
@@ -52,7 +52,7 @@ class Registry(Mapping[str, MemberT], Generic[MemberT]):
         return member
 
     def resolve(self, value: Any) -> MemberT:
-        """A member, from itself or from its name."""
+        """Return the member of this name, or the value itself if it is an instance."""
         if isinstance(value, str):
             one_of(self._members, **{self.noun: value})
             return self._members[value]
@@ -62,7 +62,7 @@ class Registry(Mapping[str, MemberT], Generic[MemberT]):
         return value
 
     def find_class(self, class_name: str) -> type[MemberT] | None:
-        """The class of this name among the members, if there is one."""
+        """Return the class of this name among the members, or None."""
         return next((type(each) for each in self.values() if type(each).__name__ == class_name), None)
 
     def __getitem__(self, name: str) -> MemberT:

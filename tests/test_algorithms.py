@@ -205,7 +205,7 @@ def test_phases_must_add_up_to_the_accounted_steps(rng: np.random.Generator) -> 
             return 3 * super().phases(spectrum, num_steps)
 
     ledger = PrivacyLedger(BUDGET)
-    with pytest.raises(ValueError, match="phases have 15 steps in all, but 5 are accounted for"):
+    with pytest.raises(ValueError, match="phases have 15 steps in total, but 5 are accounted for"):
         Thrice(num_steps=5).fit(dataset(rng), BUDGET, ledger=ledger)
     assert ledger.spent.epsilon == 0.0
 

@@ -346,7 +346,7 @@ def test_private_columns_are_learned_from_too(
 
 
 def test_private_columns_need_a_linear_head(rng: np.random.Generator) -> None:
-    with pytest.raises(PrivacyError, match="fits a linear head to private columns only"):
+    with pytest.raises(PrivacyError, match="with private columns CondNewton supports a linear head only"):
         CondNewton().fit(dataset(rng), BUDGET, head=MLP())
 
 

@@ -136,5 +136,5 @@ def test_names_with_digits_are_names(tmp_path: Path, name: str) -> None:
     path.write_text(f"{name},b\n1,2\n", encoding="utf-8")
     assert read_column_types(path) == {name: True, "b": True}
     schema = Schema.of(label=name.upper() + "x", label_bounds=(0, 1), public=["b"])
-    with pytest.raises(SchemaError, match="not among the 2 of"):
+    with pytest.raises(SchemaError, match="not among the 2 columns of"):
         load_public(path, schema)

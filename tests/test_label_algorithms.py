@@ -208,7 +208,7 @@ def test_too_few_bags_say_what_would_be_needed(rng: np.random.Generator) -> None
     assert not ledger.entries
     message = str(caught.value)
     assert "bags of 85 labels" in message and "2 bags, fewer than the 4 coefficients" in message
-    assert "567 records would do; with 300 records epsilon 1.41 would" in message
+    assert "567 records would be enough; with 300 records, epsilon 1.41 would be enough" in message
     WeightedLLP().fit(dataset(rng, n=567, private=False), PrivacyBudget(1.0, 1e-6))
     WeightedLLP().fit(data, PrivacyBudget(1.42, 1e-6))
 

@@ -73,11 +73,11 @@ def test_smoothing_keeps_a_distribution(rng: np.random.Generator, width: float) 
 @pytest.mark.parametrize(
     ("grid", "weights", "message"),
     [
-        ([0.0, 1.0], [1.0], "one length"),
-        ([], [], "one length"),
-        ([1.0, 0.0], [1.0, 1.0], "rising"),
-        ([0.0, float("nan")], [1.0, 1.0], "finite and rising"),
-        ([0.0, 1.0], [-1.0, 2.0], "not negative"),
+        ([0.0, 1.0], [1.0], "the same length"),
+        ([], [], "the same length"),
+        ([1.0, 0.0], [1.0, 1.0], "strictly increasing"),
+        ([0.0, float("nan")], [1.0, 1.0], "finite and strictly increasing"),
+        ([0.0, 1.0], [-1.0, 2.0], "non-negative"),
         ([0.0, 1.0], [0.0, 0.0], "not all zero"),
     ],
 )

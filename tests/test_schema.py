@@ -68,7 +68,7 @@ def test_bounds_on_a_public_column_are_refused() -> None:
         ("[label", "not valid TOML"),
         ("[extra]\n", "unknown tables"),
         ("[public]\ncolumns = []\n", "no label"),
-        ('[label]\nname = "y"\nbounds = [0, 1]\n[public]\ncolumns = "all"\n', r"\[public\] must hold"),
+        ('[label]\nname = "y"\nbounds = [0, 1]\n[public]\ncolumns = "all"\n', r"\[public\] must contain"),
         ('[label]\nname = "y"\nbounds = [0, 1]\n[private]\nage = [0, 1]\n', r"\[private.NAME\] must be a table"),
         ('[label]\nname = "y"\nbounds = [0, 1, 2]\n', "a pair"),
         ('[label]\nname = "y"\nbounds = ["a", "b"]\n', "two numbers"),

@@ -1,4 +1,4 @@
-"""The algorithms, a recipe each."""
+"""Algorithms that fit a model under a privacy budget."""
 
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.auto import Auto, Choice

@@ -1,4 +1,4 @@
-"""What every algorithm has: a recipe, and the checks before it."""
+"""Base class of all algorithms, with the checks that run before a fit."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -26,31 +26,31 @@ __all__ = ["ALGORITHMS", "Algorithm"]
 
 
 class Algorithm(ABC):
-    """A recipe from records and a budget to a model and its guarantee."""
+    """Fits a model to records under a privacy budget and returns it with its guarantee."""
 
-    summary: ClassVar[str] = ""  # what it does, in a line of the tables
-    page: ClassVar[str] = ""  # of the documentation, below docs/
+    summary: ClassVar[str] = ""  # one-line description for tables
+    page: ClassVar[str] = ""  # documentation page, relative to docs/
     protects: ClassVar[str] = "label and private columns"
     labels_only: ClassVar[bool] = False  # private columns are refused
-    replace_only: ClassVar[bool] = False  # there is no null label, so ZERO_OUT has no meaning
+    replace_only: ClassVar[bool] = False  # ZERO_OUT is refused, because there is no null label
     linear_only: ClassVar[bool] = False  # heads that are not linear in the columns are refused
-    losses: ClassVar[tuple[str, ...]] = ("squared",)  # names of the losses that it can minimise
+    losses: ClassVar[tuple[str, ...]] = ("squared",)  # names of the supported losses
 
     def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
-        """What a fit with this budget really costs: less where the algorithm needs no delta."""
+        """Return the actual cost of a fit with this budget; it is lower if the algorithm needs no delta."""
         return budget
 
     @abstractmethod
     def run(self, task: Task) -> FitResult:
-        """Choose from public information, spend, then train."""
+        """Choose settings from public information, spend the budget, then train."""
 
     def check(self, schema: Schema, head: Head, neighbouring: Neighbouring, loss: Loss | None = None) -> None:
-        """Raise unless this algorithm can deal with such columns and such a model. Sees names and types only."""
+        """Raise unless this algorithm supports these columns, head, relation and loss. Reads names and types only."""
         name, loss = type(self).__name__, loss or Squared()
         if self.labels_only and schema.private:
             raise PrivacyError(
                 f"{name} protects labels only, but columns {list(schema.private)} are private. "
-                "Use an algorithm that protects them too, such as CondDP, or leave them out."
+                "Use an algorithm that also protects columns, such as CondDP, or leave them out."
             )
         if self.replace_only and neighbouring is not Neighbouring.REPLACE:
             raise PrivacyError(f"{name} is defined under neighbouring='replace' only, got '{neighbouring}'.")
@@ -59,7 +59,7 @@ class Algorithm(ABC):
         if not type(head).__module__.startswith("conddp.heads."):
             check_head(head)
         if loss.name not in self.losses:
-            raise ValueError(f"{name} minimises {' or '.join(self.losses)} loss only, got loss={loss!r}.")
+            raise ValueError(f"{name} supports {' or '.join(self.losses)} loss only, got loss={loss!r}.")
 
     def fit(
         self,
@@ -74,33 +74,33 @@ class Algorithm(ABC):
         ledger: PrivacyLedger | None = None,
         callback: Callback | None = None,
     ) -> FitResult:
-        """Train a model on the records and pay for it.
+        """Train a model on the records and record its privacy cost.
 
         Privacy
-            Costs ``self.cost(budget)`` under ``neighbouring``. What the ledger does not cover is refused before
-            anything is read. Labels and private columns are locked until the cost has been recorded, and the result is
-            returned only if what was released costs no more than that.
+            Costs ``self.cost(budget)`` under ``neighbouring``. A fit that the ledger does not cover is refused before
+            any private value is read. Labels and private columns are locked until the cost has been recorded. The
+            result is returned only if its releases cost no more than the recorded cost.
 
         Parameters
         ----------
         records : Records
-            The records.
+            Training records.
         budget : PrivacyBudget
-            What this fit may cost.
+            Privacy budget of this fit.
         head : Head, optional
-            The model; linear if None.
+            Model to fit; linear if None.
         loss : Loss, optional
-            What is minimised; half the squared residual if None.
+            Loss to minimise; half the squared residual if None.
         neighbouring : Neighbouring
-            The relation under which the budget is meant.
+            Neighbouring relation under which the budget is stated.
         fit_intercept : bool
-            Whether the model has an intercept.
+            Whether to fit an intercept.
         random_source : RandomSource, optional
-            Where chance comes from; a cryptographic generator if None.
+            Source of random numbers; a cryptographic generator if None.
         ledger : PrivacyLedger, optional
-            Where the cost is recorded; a fresh one with just this cost if None.
+            Ledger that records the cost; a new one with a budget of exactly this cost if None.
         callback : callable, optional
-            Called after every noisy step with :class:`~conddp.training.loop.Progress`; returning True ends the run.
+            Called after every noisy step with :class:`~conddp.training.loop.Progress`. Return True to stop the run.
         """
         name, cost, head, loss = type(self).__name__, self.cost(budget), head or Linear(), loss or Squared()
         schema = records.schema

@@ -1,4 +1,4 @@
-"""The algorithm that chooses the algorithm, from public information alone."""
+"""Automatic choice of the algorithm, from public information only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -28,19 +28,19 @@ __all__ = ["Auto", "Choice"]
 
 @dataclass(frozen=True)
 class Choice:
-    """An algorithm and the reason for it.
+    """The chosen algorithm and the reason for the choice.
 
     Parameters
     ----------
     algorithm : Algorithm
-        The one to use.
+        Algorithm to use.
     reason : str
-        A clause that goes on after "because".
+        Clause that continues a sentence after "because".
     errors : mapping
-        Where candidates were simulated: geometric mean over all families of the expected squared error of each, in
-        units of the residual variance.
+        Expected squared error of each simulated candidate, in units of the residual variance: the geometric mean over
+        all simulated labels. Empty if nothing was simulated.
     worst_cases : mapping
-        The largest ratio of each one's error to that of the best candidate on the same labels.
+        Largest ratio of each candidate's error to the error of the best candidate on the same labels.
     """
 
     algorithm: Algorithm
@@ -51,18 +51,18 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class Auto(Algorithm):
-    """Picks the algorithm that suits the data: by rules, or by trying candidates on simulated labels.
+    """Choose the algorithm by fixed rules, or by comparing candidates on simulated labels.
 
     Privacy
-        The choice sees which columns are public, the public columns, n, the head, the budget and the declared bounds.
-        It never sees a label or a private column, so it costs nothing; the ledger records it as free.
+        The choice depends on the roles of the columns, the public columns, n, the head, the budget and the declared
+        bounds. It never depends on a label or a private column, so it costs nothing; the ledger records it as free.
 
     Parameters
     ----------
     num_simulations : int
-        0 chooses by rules that were derived on simulated labels once and for all. More tries algorithms and settings
-        (number of steps, hidden units) on that many draws from each family of simulated labels on the very public
-        columns at hand, and takes what has the lowest mean error.
+        Number of draws from each family of simulated labels, on the actual public columns. The candidates differ in
+        algorithm and settings (number of steps, hidden units). The one with the lowest product of mean error and
+        worst-case ratio is used. With 0, the choice follows fixed rules, which were derived on simulated labels.
     """
 
     summary: ClassVar[str] = "chooses from public information only and gives its reason"
@@ -76,7 +76,7 @@ class Auto(Algorithm):
             positive_integer(num_simulations=self.num_simulations)
 
     def run(self, task: Task) -> FitResult:
-        """Choose, then do what the chosen algorithm does."""
+        """Choose an algorithm and run it."""
         choice = self.choose(
             task.public,
             task.schema,
@@ -103,7 +103,7 @@ class Auto(Algorithm):
         fit_intercept: bool = True,
         neighbouring: Neighbouring = Neighbouring.REPLACE,
     ) -> Choice:
-        """The algorithm for these columns, this budget and this head.
+        """Choose the algorithm for these columns, this budget and this head.
 
         Privacy
             Reads public columns, names and n only: no cost.
@@ -161,7 +161,7 @@ class Auto(Algorithm):
                     ).model
                     errors[name].append(simulated.compute_error(model.predict(public)))
         means = {name: float(np.exp(np.mean(np.log(each)))) for name, each in errors.items()}
-        lowest = np.min(list(errors.values()), axis=0)  # of all candidates, on each set of labels
+        lowest = np.min(list(errors.values()), axis=0)  # lowest error of all candidates on each set of labels
         worst = {name: float(np.max(np.divide(each, lowest))) for name, each in errors.items()}
         best = min(means, key=lambda name: means[name] * worst[name])
         listed = ", ".join(f"{name} {means[name]:.3f} and {worst[name]:.2f}" for name in candidates)

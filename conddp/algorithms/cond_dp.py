@@ -1,4 +1,4 @@
-"""Cond-DP: DPSGD on public features multiplied by a matrix that evens out their spectrum."""
+"""Cond-DP: DPSGD on public features multiplied by a matrix that flattens their spectrum."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,23 +15,24 @@ __all__ = ["CondDP"]
 
 @dataclass(frozen=True, kw_only=True)
 class CondDP(Descent):
-    """The paper's Algorithm 1 (``alg:cond_dp``), with C from its Eq. ``cond_matrix``.
+    """Noisy gradient descent on conditioned public features.
 
-    Takes the settings of :class:`~conddp.algorithms.descent.Descent`, and:
+    This is the paper's Algorithm 1 (``alg:cond_dp``), with C from its Eq. ``cond_matrix``. It accepts the settings of
+    :class:`~conddp.algorithms.descent.Descent` and the following:
 
     Parameters
     ----------
     exponent : float
-        Of the spectrum in C: 1 evens it out, 0 leaves it.
+        Exponent of the spectrum in C: 1 flattens the spectrum, 0 leaves it unchanged.
     damping : float
-        Added to the spectrum, as a fraction of its mean, before it is inverted.
+        Value added to the spectrum before it is inverted, as a fraction of its mean.
 
     Notes
     -----
-    With linear heads and public columns the default steps are plain gradient steps: the result then does not depend on
-    the scaling or mixing of the columns, and 32 steps at rate 1/4 reach the optimum of an evened-out problem. Adam
-    works by coordinate, breaks that, and needs more steps; it is the default where private columns, which cannot be
-    conditioned, take part.
+    For linear heads on public columns the default optimizer is plain gradient descent. The result then does not depend
+    on scaling or linear mixing of the columns, and 32 steps with learning rate 1/4 reach the optimum of the conditioned
+    problem. Adam scales each coordinate separately, which breaks this invariance, and needs more steps. It is the
+    default with private columns, because those cannot be conditioned.
     """
 
     summary: ClassVar[str] = "noisy gradient steps on conditioned features"
@@ -46,11 +47,11 @@ class CondDP(Descent):
         in_range(0.0, float("inf"), damping=self.damping)
 
     def choose_optimizer(self, head: Head, *, num_private: int) -> OptimizerName:
-        """Adam for networks and for private columns, whose second moments are unknown; otherwise plain steps."""
+        """Return Adam for networks and for private columns, whose second moments are unknown; otherwise SGD."""
         return self.optimizer or ("adam" if num_private else head.descent.conditioned_optimizer)
 
     def phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
-        """One phase with conditioned features."""
+        """Return one phase on conditioned features."""
         C = ConditioningMatrix.from_spectrum(spectrum, exponent=self.exponent, damping=self.damping)
         return (Phase(C, num_steps),)
 

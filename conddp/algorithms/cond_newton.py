@@ -1,4 +1,4 @@
-"""CondNewton: a few noisy Newton steps on whitened public features, with every choice made by a rule."""
+"""CondNewton: a few noisy Newton steps on whitened public features, without settings to tune."""
 
 import math
 from collections.abc import Callable
@@ -34,39 +34,41 @@ from conddp.training.loop import Progress
 
 __all__ = ["CondNewton"]
 
-MOMENT_FRACTION = 0.2  # of the budget, for the second moments of private columns
-LARGEST_FEATURES = 4e7  # numbers in the matrix of random features
-LARGEST_JACOBIAN = 1e9  # numbers in the Jacobian of a head; a larger one takes too long
+MOMENT_FRACTION = 0.2  # fraction of the budget for the second moments of private columns
+LARGEST_FEATURES = 4e7  # maximum number of entries in the matrix of random features
+LARGEST_JACOBIAN = 1e9  # maximum number of entries in the Jacobian of a head; a larger one takes too long
 
 
 @dataclass(frozen=True, kw_only=True)
 class CondNewton(Algorithm):
     r"""Noisy Newton steps with clamped residuals.
 
-    A linear head is fitted directly: conditioned by the public features a gradient step is a Newton step, so a few full
-    batches are enough. Clip norms follow the residuals, direction weights follow what is left to learn, and the result
-    is shrunk by its known noise; see :mod:`conddp.newton.run`.
+    A linear head is fitted directly. On features whitened by the public columns, a gradient step is a Newton step, so a
+    few full-batch steps suffice. Clip norms adapt to the residuals and direction weights adapt to the remaining
+    uncertainty. The result is shrunk according to the known noise variance; see :mod:`conddp.newton.run`.
 
-    Other heads are fitted in the space of functions. A wide layer of random hidden units turns the public columns into
-    a few hundred public features, on which the same linear method runs. Its predictions are released, so the head can
-    learn to repeat them from public rows for as long as it takes, at no cost: no gradient of the head ever sees a
-    label. Half way it does so, and the steps go on with the directions of its Jacobian beside those of the wide layer:
-    they are Gauss-Newton steps from then on, damped by the known noise. At the end the head learns what was released
-    once more. A head that is linear in known features, such as :class:`~conddp.heads.wide.Wide`, is fitted directly.
+    Nonlinear heads are fitted in function space. A wide layer of random hidden units maps the public columns to a few
+    hundred public features, and the linear method runs on these. Its predictions are released, so training the head to
+    reproduce them on public rows (distillation) costs nothing, however long it takes. No gradient of the head ever
+    depends on a label directly. The first distillation takes place when half of the budget is spent. From then on the
+    steps include directions from the Jacobian of the head in addition to those of the wide layer: they are Gauss-Newton
+    steps, damped according to the known noise. A second distillation takes place at the end. A head that is linear in
+    fixed features, such as :class:`~conddp.heads.wide.Wide`, is fitted directly.
 
-    Private columns take part in linear heads only. Their second moments are released first, with a fifth of the budget,
-    to know roughly what a Newton step is; see :mod:`conddp.newton.private_columns`.
+    Private columns are supported for linear heads only. Their second moments are released first, with a fifth of the
+    budget, to approximate the Newton step; see :mod:`conddp.newton.private_columns`.
 
     Parameters
     ----------
     plan : NewtonPlan
-        Constants of the Newton steps; the default was derived on simulated labels.
+        Constants of the Newton steps. The defaults were derived on simulated labels.
     width : int
-        Hidden units for heads that are not linear; fewer where there are few records.
+        Number of hidden units for nonlinear heads. Reduced if there are few records.
     tangents : int
-        Directions of the head's Jacobian that are added half way, at most; fewer where there are few records, none
-        where records times parameters exceed a billion. Without them the head learns from the wide layer alone. A
-        callback sees coefficients of directions, which become more half way.
+        Maximum number of directions of the head's Jacobian that are added when half of the budget is spent. Reduced if
+        there are few records, and 0 if records times parameters exceed a billion. With 0, the head learns from the wide
+        layer only. A callback receives the coefficients of all directions, so their number grows when directions are
+        added.
     """
 
     summary: ClassVar[str] = "noisy Newton steps, all settings chosen by rule"
@@ -83,22 +85,23 @@ class CondNewton(Algorithm):
             positive_integer(tangents=self.tangents)
 
     def check(self, schema: Schema, head: Head, neighbouring: Neighbouring, loss: Loss | None = None) -> None:
-        """Raise where a nonlinear head is to take private columns."""
+        """Raise if a nonlinear head is combined with private columns."""
         super().check(schema, head, neighbouring, loss)
         if schema.private and head.linear_in is not Linearity.COLUMNS:
             raise PrivacyError(
-                f"CondNewton fits a linear head to private columns only, got head={head}. "
+                f"with private columns CondNewton supports a linear head only, got head={head}. "
                 "Use CondDP, or leave the private columns out."
             )
 
     def run(self, task: Task) -> FitResult:
-        r"""Take noisy Newton steps; for heads that are not linear, distil.
+        r"""Take noisy Newton steps, and distil the result into nonlinear heads.
 
         Privacy
-            Every release is a Gaussian mechanism with its fraction of :math:`\mu^2`; together they are one Gaussian
-            mechanism of parameter :math:`\mu`, accounted exactly (:func:`conddp.newton.release.release_residuals`,
-            :func:`conddp.newton.private_columns.release_moments`). Public rows and random features are free.
-            Distillation reads released predictions; the Jacobian of the head comes from these and public rows.
+            Every release is a Gaussian mechanism with a fixed fraction of :math:`\mu^2`. Together they form one
+            Gaussian mechanism with parameter :math:`\mu`, accounted exactly
+            (:func:`conddp.newton.release.release_residuals`, :func:`conddp.newton.private_columns.release_moments`).
+            Public rows and random features are free. Distillation reads released predictions only. The Jacobian of the
+            head depends only on these and on public rows.
         """
         mu = calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
         features = self._make_features(task)
@@ -153,13 +156,13 @@ class CondNewton(Algorithm):
         return task.finish(model, settings, note=note, diagnostics=_diagnose(model, rows, run, course))
 
     def _make_features(self, task: Task) -> FeatureMap:
-        """The features on which the Newton steps run: those of the head, or a wide layer for it to learn from."""
+        """Features for the Newton steps: those of the head, or a wide random layer for nonlinear heads."""
         if task.head.linear_in is not Linearity.NOTHING:
             return task.head.make_features(task.public, constant=task.fit_intercept)
         return RandomFeatures.of(task.public, self._limit(self.width, task.num_records), constant=task.fit_intercept)
 
     def _count_tangents(self, task: Task) -> int:
-        """Directions of a Jacobian that are added at most: none for heads that are linear in what they learn."""
+        """Maximum number of Jacobian directions to add; 0 for heads that are linear in their parameters."""
         if task.head.linear_in is not Linearity.NOTHING or not self.tangents:
             return 0
         size = task.head.layout(task.num_columns, 0).size
@@ -167,12 +170,12 @@ class CondNewton(Algorithm):
 
     @staticmethod
     def _limit(number: int, num_records: int) -> int:
-        """So many features, or fewer if there are few records, or too many for memory."""
+        """Limit a number of features to a quarter of the records and to what fits in memory."""
         return max(1, min(number, num_records // 4, int(LARGEST_FEATURES / num_records)))
 
 
 def _add_private_columns(task: Task, records: Records, public_rows: WhitenedRows, *, mu: float) -> PrivateRows:
-    """Rows with the private columns in them, after a release of their second moments."""
+    """Release the second moments of the private columns and append the whitened columns to the public rows."""
     assert records.private is not None
     private = scale_private(records.private, center=task.fit_intercept)
     largest = [largest_private(each, center=task.fit_intercept) for each in task.schema.private_bounds]
@@ -183,7 +186,7 @@ def _add_private_columns(task: Task, records: Records, public_rows: WhitenedRows
 
 
 def _choose_start(task: Task, public_rows: WhitenedRows, num_directions: int) -> NDArray[np.float64]:
-    """Coefficients that predict the middle of the label's range, as far as rows without a constant can."""
+    """Coefficients that predict the midpoint of the label range; a least-squares fit if there is no constant."""
     start = np.zeros(num_directions)
     if not task.fit_intercept:
         low, high = scale_bounds(task.schema.label_bounds, center=False)
@@ -194,7 +197,7 @@ def _choose_start(task: Task, public_rows: WhitenedRows, num_directions: int) ->
 
 @dataclass(frozen=True)
 class _Lesson:
-    """What a head that is not linear learns on the way and at the end: predictions that have been released."""
+    """Distillation of released predictions into a nonlinear head, during the run and at its end."""
 
     student: Student
     label_range: tuple[float, float]
@@ -209,7 +212,7 @@ class _Lesson:
         )
 
     def add_directions(self, rows: WhitenedRows, at_most: int) -> Callable[[NDArray[np.float64]], WhitenedRows]:
-        """Learns what is predicted half way, and gives the directions in which the head can change that."""
+        """Make a callback that distils the current predictions and returns the tangent directions of the head."""
 
         def add(coefficients: NDArray[np.float64]) -> WhitenedRows:
             self.student.learn(np.clip(rows.values @ coefficients, *self.label_range), self.rng)
@@ -218,13 +221,13 @@ class _Lesson:
         return add
 
     def finish(self, run: NewtonRun) -> NDArray[np.float64]:
-        """Learn what is predicted in the end; parameters on the public columns themselves."""
+        """Distil the final predictions and return the parameters in terms of the original public columns."""
         self.student.learn(np.clip(run.rows.values @ run.coefficients, *self.label_range), self.rng)
         return self.student.export()
 
 
 def _watch(task: Task, num_steps: int, course: list[NDArray[np.float64]]) -> StepCallback:
-    """What the engine calls after each release: it keeps the coefficients and asks the user's callback."""
+    """Make a callback that stores the coefficients after each release and calls the user's callback."""
 
     def watch(step: int, coefficients: NDArray[np.float64]) -> bool | None:
         course.append(coefficients)
@@ -234,7 +237,7 @@ def _watch(task: Task, num_steps: int, course: list[NDArray[np.float64]]) -> Ste
 
 
 def _diagnose(model: FittedModel, rows: Rows, run: NewtonRun, course: list[NDArray[np.float64]]) -> Diagnostics:
-    """The course of the run: rows have unit second moments, so distances of coefficients are those of predictions."""
+    """Diagnostics of a run. Rows have unit second moments, so distances of coefficients are those of predictions."""
     width = model.label_bounds.width
     deviations: tuple[float, ...] = ()
     if model.head.linear_in is Linearity.COLUMNS and isinstance(
@@ -251,7 +254,7 @@ def _diagnose(model: FittedModel, rows: Rows, run: NewtonRun, course: list[NDArr
 
 
 def _pad(coefficients: NDArray[np.float64], run: NewtonRun) -> NDArray[np.float64]:
-    """Coefficients of all directions of a run, zero for those that were added later."""
+    """Pad coefficients with zeros for directions that were added later in the run."""
     return np.pad(coefficients, (0, len(run.coefficients) - len(coefficients)))
 
 

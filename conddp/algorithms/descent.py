@@ -1,4 +1,4 @@
-"""Noisy gradient descent in phases: what DPSGD, Cond-DP and Switch-Cond-DP have in common."""
+"""Noisy gradient descent in phases, shared by DPSGD, Cond-DP and Switch-Cond-DP."""
 
 import math
 from abc import abstractmethod
@@ -27,12 +27,12 @@ from conddp.training.optimizers import Optimizer, make_optimizer
 
 __all__ = ["Descent", "DescentPlan", "Phase"]
 
-NUM_KEPT = 32  # iterates, or somewhat more, to draw the course of a run from
+NUM_KEPT = 32  # approximate number of iterates to keep for the diagnostics
 
 
 @dataclass(frozen=True)
 class Phase:
-    """So many steps on features conditioned by one matrix."""
+    """A number of steps on features conditioned by one matrix."""
 
     conditioning: ConditioningMatrix
     num_steps: int
@@ -40,7 +40,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class DescentPlan:
-    """Every choice of a run, made from public information before private data are read."""
+    """All settings of a run, chosen from public information before private data are read."""
 
     phases: tuple[Phase, ...]
     training: TrainingPlan
@@ -50,10 +50,10 @@ class DescentPlan:
     def __post_init__(self) -> None:
         run = sum(phase.num_steps for phase in self.phases)
         if run != self.training.num_steps:
-            raise ValueError(f"phases have {run} steps in all, but {self.training.num_steps} are accounted for.")
+            raise ValueError(f"phases have {run} steps in total, but {self.training.num_steps} are accounted for.")
 
     def part(self, number: int) -> TrainingPlan:
-        """The training plan of one phase; the tail that is averaged lies within the last one."""
+        """Return the training plan of one phase. Iterates are averaged in the last phase only."""
         phase, whole = self.phases[number], self.training
         tail = min(1.0, whole.averaging * whole.num_steps / phase.num_steps)
         return replace(whole, num_steps=phase.num_steps, averaging=tail if number == len(self.phases) - 1 else 0.0)
@@ -61,25 +61,26 @@ class DescentPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Descent(Algorithm):
-    """Settings of noisy gradient descent. What is left at None is chosen from public numbers by a rule.
+    """Settings of noisy gradient descent. Settings left at None are chosen by rules from public information.
 
-    Labels are scaled to unit width by their declared bounds and conditioned features have a second moment of one, so
-    the same settings mean the same on every data set.
+    Labels are scaled to unit width by their declared bounds, and conditioned features have unit second moments.
+    Settings are therefore comparable across data sets.
 
     Parameters
     ----------
     num_steps : int, optional
         Number of noisy steps.
     batch_size : int, optional
-        Expected size of a Poisson sample; None takes all records in every step, which is accounted exactly.
+        Expected size of a Poisson sample. None uses all records in every step, which is accounted exactly.
     optimizer : {"sgd", "adam"}, optional
-        The update rule.
+        Optimizer.
     learning_rate : float, optional
-        Its step size.
+        Learning rate of the optimizer.
     clip_norm : float, optional
-        Bound on the norm of one record's gradient, for labels of unit width.
+        Maximum norm of the gradient of one record, for labels of unit width.
     averaging : float
-        Fraction of the last iterates whose mean is the model; 0 is the last iterate, 1 the paper's Algorithm 1.
+        Fraction of the iterates, counted from the last, that are averaged into the model. 0 uses the last iterate;
+        1 is the paper's Algorithm 1.
     """
 
     num_steps: int | None = None
@@ -102,18 +103,18 @@ class Descent(Algorithm):
 
     @abstractmethod
     def phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
-        """How the public features are conditioned, and for how many steps."""
+        """Return the phases: how the public features are conditioned, and for how many steps."""
 
     def choose_optimizer(self, head: Head, *, num_private: int) -> OptimizerName:
-        """The update rule where the user names none."""
+        """Return the user's optimizer, or the default of this algorithm."""
         return self.optimizer or "adam"
 
     def switch_at(self, fraction: float) -> "Descent":
-        """The same algorithm with its phases switched after this fraction of the steps, where it has several."""
+        """Return this algorithm with its phases switched after a fraction of the steps, if it has several phases."""
         return self
 
     def next_optimizer(self, used: Optimizer, fresh: Optimizer, *, same_shape: bool) -> Optimizer:
-        """The update rule with which the next phase starts."""
+        """Return the optimizer for the next phase."""
         return fresh
 
     def plan(
@@ -125,10 +126,10 @@ class Descent(Algorithm):
         num_private: int = 0,
         neighbouring: Neighbouring = Neighbouring.REPLACE,
     ) -> DescentPlan:
-        """Choose everything about the run from public information.
+        """Choose all settings of the run from public information.
 
         Privacy
-            Sees the spectrum of the public features, n and the budget: no cost.
+            Reads the spectrum of the public features, n and the budget: no cost.
         """
         n = spectrum.num_records
         optimizer = self.choose_optimizer(head, num_private=num_private)
@@ -152,7 +153,7 @@ class Descent(Algorithm):
 
         Privacy
             Releases ``num_steps`` noisy sums of clipped gradients, calibrated to the budget. The conditioning matrix
-            and all settings come from public columns, n and the budget.
+            and all settings depend only on public columns, n and the budget.
         """
         spectrum = Spectrum.of(task.public, constant=task.fit_intercept)
         plan = self.plan(task.head, spectrum, task.budget, num_private=task.num_private, neighbouring=task.neighbouring)
@@ -175,7 +176,7 @@ class Descent(Algorithm):
         return task.finish(model, settings, diagnostics=diagnostics)
 
     def _descend(self, plan: DescentPlan, task: Task, records: Records, watch: "_Watch") -> NDArray[np.float64]:
-        """Parameters on the public features themselves, shape (1, P)."""
+        """Train in phases; return parameters in terms of the original public features, shape (1, P)."""
         head, num_private = task.head, task.num_private
         rng = task.make_generator()
         label = scale_label(records.label, center=task.fit_intercept)
@@ -222,7 +223,7 @@ class Descent(Algorithm):
 
 @dataclass
 class _Watch:
-    """Counts steps through all phases, keeps some iterates, and asks the user's callback whether to stop."""
+    """Count steps across phases, keep some iterates, and ask the user's callback whether to stop."""
 
     callback: Callback | None
     num_steps: int
@@ -244,13 +245,13 @@ class _Watch:
 def _choose_clip_norm(
     head: Head, rank: int, num_private: int, n: int, budget: PrivacyBudget, neighbouring: Neighbouring
 ) -> float:
-    r"""A clip norm for labels of unit width and features of unit second moment.
+    r"""Choose a clip norm for labels of unit width and features of unit second moment.
 
-    A record of typical norm :math:`\sqrt{k}` is clipped at a residual of a fifth of the label's range. Where the
-    noise of one release of all P parameters, :math:`2 \sigma_1 \sqrt{P k} / n` in units of that residual, is large,
-    the residual shrinks down to a twentieth: clipping then biases the fit, but less than noise would hurt it. A
-    head may name the residual itself: the many parameters of a network always want the smallest. Measured by
-    ``benchmarks/defaults.py``.
+    By default, a record of typical norm :math:`\sqrt{k}` is clipped at a residual of one fifth of the label range. The
+    noise of one release of all P parameters, in units of that residual, is :math:`2 \sigma_1 \sqrt{P k} / n`. If it is
+    large, the residual is lowered to as little as one twentieth: the bias from clipping is then smaller than the error
+    that noise would cause. A head may specify the residual itself: networks, with their many parameters, always do best
+    with the smallest. The constants were measured with ``benchmarks/defaults.py``.
     """
     num_inputs = rank + num_private
     residual = head.descent.clip_residual

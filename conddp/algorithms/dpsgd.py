@@ -1,4 +1,4 @@
-"""DPSGD: clipped, noisy gradient steps on the features as they are, or scaled by column."""
+"""DPSGD: noisy gradient descent with clipped gradients, on raw or column-scaled features."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -16,13 +16,13 @@ __all__ = ["DPSGD"]
 class DPSGD(Descent):
     """The baseline: noisy gradient descent without conditioning (Abadi et al. 2016).
 
-    Takes the settings of :class:`~conddp.algorithms.descent.Descent`, and:
+    It accepts the settings of :class:`~conddp.algorithms.descent.Descent` and the following:
 
     Parameters
     ----------
     feature_scaling : {"columns", "none"}
-        Divide each public column by its root mean square, which is free, or take columns as they are, as the paper
-        does. Much of the printed gap between DPSGD and Cond-DP is a matter of this scaling.
+        "columns" divides each public column by its root mean square, at no privacy cost. "none" uses raw columns, as
+        the paper does. This scaling explains much of the published gap between DPSGD and Cond-DP.
     """
 
     summary: ClassVar[str] = "noisy gradient steps without conditioning"
@@ -35,7 +35,7 @@ class DPSGD(Descent):
         one_of(("columns", "none"), feature_scaling=self.feature_scaling)
 
     def phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
-        """One phase without conditioning."""
+        """Return one phase without conditioning."""
         scaled = self.feature_scaling == "columns"
         make = ConditioningMatrix.column_scaling if scaled else ConditioningMatrix.identity
         return (Phase(make(spectrum), num_steps),)

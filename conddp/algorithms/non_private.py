@@ -1,4 +1,4 @@
-"""The non-private optimum: a reference point, not an algorithm to use."""
+"""The non-private optimum, for reference only."""
 
 import math
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ __all__ = ["NonPrivate"]
 
 @dataclass(frozen=True, kw_only=True)
 class NonPrivate(Algorithm):
-    """Ordinary training on the labels and private columns themselves; costs an infinite epsilon.
+    """Training on the labels and private columns without noise, at an infinite epsilon.
 
-    No finite ledger pays for it, and its guarantee says that there is none.
+    No finite budget covers it, and its guarantee states that the model is not private.
     """
 
     summary: ClassVar[str] = "least squares, or Adam for other heads, without noise"
@@ -25,7 +25,7 @@ class NonPrivate(Algorithm):
     protects: ClassVar[str] = "nothing"
 
     def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
-        """Infinite, whatever the budget."""
+        """Return an infinite cost, regardless of the budget."""
         return PrivacyBudget(math.inf, 0.0)
 
     def run(self, task: Task) -> FitResult:

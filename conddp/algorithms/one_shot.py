@@ -1,4 +1,4 @@
-"""One noisy release of all that least squares needs of the labels: the sum of label times conditioned row."""
+"""OneShot: least squares from a single noisy release, the sum of label times conditioned row."""
 
 import math
 from dataclasses import dataclass
@@ -28,17 +28,18 @@ __all__ = ["OneShot"]
 class OneShot(Algorithm):
     r"""Release :math:`\sum_i y_i u_i` once, with :math:`u_i` the conditioned row, and solve least squares with it.
 
-    With public features the labels enter least squares through this sum alone. Any number of full-batch gradient steps
-    without clipping queries the same sum, so this is the anchor that Cond-DP should approach.
+    With public features, least squares depends on the labels only through this sum. Full-batch gradient steps without
+    clipping query the same sum, however many there are, so OneShot is the reference that Cond-DP should approach.
 
     Parameters
     ----------
     noise : {"optimal", "spherical"}
-        Noise with the covariance that gives the least expected error
-        (:func:`~conddp.features.noise_shape.compute_noise_shape`), or of the same size in all conditioned directions;
-        both calibrated to the longest row.
+        "optimal" uses the noise covariance with the least expected error
+        (:func:`~conddp.features.noise_shape.compute_noise_shape`). "spherical" uses the same standard deviation in all
+        conditioned directions. Both are calibrated to the longest row.
     shrink : bool
-        Shrink the result by its known noise variance: a ridge chosen by empirical Bayes from released numbers, free.
+        Whether to shrink the result according to its known noise variance. The strength is chosen by empirical Bayes
+        from released numbers, at no privacy cost.
     """
 
     summary: ClassVar[str] = "a single noisy release of the sum that least squares needs"
@@ -54,12 +55,12 @@ class OneShot(Algorithm):
         one_of(("spherical", "optimal"), noise=self.noise)
 
     def run(self, task: Task) -> FitResult:
-        r"""Release, solve, shrink.
+        r"""Release the sum, solve least squares and shrink.
 
         Privacy
-            One Gaussian release. In coordinates where its noise is spherical the rows are :math:`v_i = Q^{-1/2} u_i`;
-            a label of unit width moves the sum by at most :math:`\max_i \|v_i\|` under REPLACE, and half as far under
-            ZERO_OUT, where a record's centred label is set to zero.
+            One Gaussian release. In coordinates where its noise is spherical, the rows are :math:`v_i = Q^{-1/2} u_i`.
+            A label of unit width changes the sum by at most :math:`\max_i \|v_i\|` under REPLACE, and by half as much
+            under ZERO_OUT, where the centred label of a record is set to zero.
         """
         n, bounds = task.num_records, task.schema.label_bounds
         C = ConditioningMatrix.from_spectrum(Spectrum.of(task.public, constant=task.fit_intercept))
@@ -75,7 +76,7 @@ class OneShot(Algorithm):
         total = run_pass(lambda _, rows, label: rows.T @ scale_label(label), V, records.label)
         sums = BoundedSum(total, sensitivity, "the sum of labels times rows")
         released = shape @ (task.curator.release_gaussian(sums, noise_std=noise_std) / n)
-        if not task.fit_intercept:  # labels were centred for the release; what the middle adds is public
+        if not task.fit_intercept:  # labels were centred for the release; the contribution of the midpoint is public
             released = released + bounds.midpoint / bounds.width * Z.mean(axis=0)
         covariance = (noise_std / n) ** 2 * shape @ shape.T
         theta = self._shrink(released, covariance) if self.shrink else released
@@ -87,7 +88,7 @@ class OneShot(Algorithm):
 
     @staticmethod
     def _shrink(released: NDArray[Any], covariance: NDArray[Any]) -> NDArray[Any]:
-        """Posterior mean under a normal prior whose variance is estimated from the release itself."""
+        """Posterior mean under a normal prior whose variance is estimated from the release."""
         spread = max(0.0, float(released @ released - np.trace(covariance)) / len(released))
         return np.asarray(spread * np.linalg.solve(spread * np.eye(len(released)) + covariance, released))
 

@@ -1,4 +1,4 @@
-"""The constant predictor: one noisy release of the mean label. What every other algorithm must beat."""
+"""PrivateMean: a constant predictor from one noisy release, the baseline for every other algorithm."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,7 +18,7 @@ __all__ = ["PrivateMean"]
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateMean(Algorithm):
-    """Predict the private mean of the labels, whatever the features."""
+    """Predict the private mean of the labels, ignoring the features."""
 
     summary: ClassVar[str] = "predicts the private mean of the labels"
     page: ClassVar[str] = "algorithms/reference_points.md"
@@ -29,11 +29,11 @@ class PrivateMean(Algorithm):
         """Release the mean label.
 
         Privacy
-            One Gaussian release of the sum of labels, each of unit width: it moves by at most 1 under REPLACE and by at
-            most 1/2 under ZERO_OUT. Features, private ones included, are not read.
+            One Gaussian release of the sum of labels, each scaled to a range of unit width. Its sensitivity is 1 under
+            REPLACE and 1/2 under ZERO_OUT. No feature is read, public or private.
         """
         if not task.fit_intercept:
-            raise ValueError(f"{task.name} is an intercept and nothing else, got fit_intercept=False.")
+            raise ValueError(f"{task.name} fits an intercept and nothing else, got fit_intercept=False.")
         sensitivity = bound_label_move(task.schema.label_bounds, task.neighbouring)
         noise_std = sensitivity / calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
         settings = {"noise_std": noise_std / task.num_records}

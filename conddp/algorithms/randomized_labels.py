@@ -1,4 +1,4 @@
-"""Labels randomised once, one by one; then ordinary training of any head, at no further cost."""
+"""Training on labels that were randomised individually, once, under local differential privacy."""
 
 import math
 from dataclasses import dataclass, field
@@ -28,32 +28,35 @@ from conddp.training.released import fit_released_labels
 
 __all__ = ["RROnBins", "RandomizedLabels"]
 
-LARGEST_PROGRAM = 25  # grid labels of the linear program, which then takes half a second
-LARGEST_EPSILON = 16.0  # of one label; beyond it chances are too small to be drawn faithfully, and noise is rare anyway
+LARGEST_PROGRAM = 25  # maximum grid size of the linear program, which then takes half a second
+LARGEST_EPSILON = 16.0  # per label; above it probabilities are too small to sample accurately, and noise is rare anyway
 
 
 @dataclass(frozen=True, kw_only=True)
 class RandomizedLabels(Algorithm):
-    """Pure epsilon, local: every label is randomised once and the model sees nothing else of it.
+    """Randomise every label once under pure, local epsilon, then train any head on the randomised labels.
 
     Parameters
     ----------
     randomizer : {"bins", "unbiased", "binary", "laplace", "staircase"}
-        Randomised response on the best bins for a prior (RR-on-Bins); the unbiased randomiser of least variance for a
-        prior; debiased binary randomised response; Laplace noise; staircase noise.
+        "bins" is randomised response on the optimal bins for a prior (RR-on-Bins). "unbiased" is the unbiased
+        randomiser of least variance for a prior. "binary" is debiased binary randomised response. "laplace" and
+        "staircase" add noise.
     prior : LabelPrior, optional
-        Known distribution of labels, from public knowledge. None estimates one where the randomiser needs it.
+        Distribution of the labels, from public knowledge. If None, it is estimated privately if the randomiser needs
+        it.
     prior_fraction : float
-        Fraction of epsilon that the estimate of the prior costs.
+        Fraction of epsilon spent on estimating the prior.
     grid_size : int, optional
         Number of evenly spaced grid labels between the bounds; by default
         :func:`~conddp.labels.prior.choose_grid_size`.
     smoothing : float
-        Width, in grid cells, by which the estimated prior is smoothed, which is free.
+        Width, in grid cells, of the smoothing applied to the estimated prior, at no privacy cost.
     recalibrate : bool
-        Scale the released labels about their mean before training, so that a linear fit has the least expected error:
-        up, because the best bins shrink labels by a known slope, and down, because the noise that is left in the fit is
-        known too. Uses released numbers only: free. False gives the published algorithms.
+        Whether to scale the released labels about their mean before training, to minimise the expected error of a
+        linear fit. The optimal bins shrink labels by a known slope, which calls for scaling up. The noise left in the
+        fit is known too, and calls for scaling down. This uses released numbers only and costs nothing. False gives
+        the published algorithms.
     """
 
     summary: ClassVar[str] = "other ways to randomise each label"
@@ -80,15 +83,16 @@ class RandomizedLabels(Algorithm):
         in_range(0.0, float("inf"), smoothing=self.smoothing)
 
     def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
-        """Epsilon alone: the guarantee is pure."""
+        """Return a cost with delta = 0, because the guarantee is pure."""
         return PrivacyBudget(budget.epsilon, 0.0)
 
     def run(self, task: Task) -> FitResult:
         """Randomise the labels once, then train on them.
 
         Privacy
-            Pure epsilon under REPLACE: ``prior_fraction`` of it for a histogram of the labels where a prior is needed
-            and not given (L1 sensitivity 2), the rest for one randomised value per label. Training is post-processing.
+            Pure epsilon under REPLACE. If a prior is needed and not given, ``prior_fraction`` of epsilon pays for a
+            histogram of the labels (L1 sensitivity 2). The rest pays for one randomised value per label. Training is
+            post-processing.
         """
         epsilon, bounds = task.budget.epsilon, task.schema.label_bounds
         needs_prior = self.randomizer in ("bins", "unbiased") and self.prior is None
@@ -141,7 +145,7 @@ class RandomizedLabels(Algorithm):
 def _recalibrate(
     released: NDArray[np.float64], slope: float, public: PublicFeatures, *, fit_intercept: bool
 ) -> NDArray[np.float64]:
-    """Released labels, scaled about their mean by the slope and by the fraction of signal in their linear fit."""
+    """Scale released labels about their mean by the slope and by the fraction of signal in their linear fit."""
     Z = ConditioningMatrix.from_spectrum(Spectrum.of(public, constant=fit_intercept)).transform(public)
     n, k = Z.shape
     mean = released.mean() if fit_intercept else 0.0
@@ -150,15 +154,15 @@ def _recalibrate(
     explained = float(fitted @ fitted) / n
     leftover = float((centred - fitted) @ (centred - fitted)) / max(1, n - k)
     directions = max(1, k - 1)
-    by_noise = leftover * directions / n  # mean of what noise alone would explain
-    doubt = 1 + 2 * math.sqrt(2 / directions)  # and two of its standard deviations: the slope may be a large factor
+    by_noise = leftover * directions / n  # expected variance explained by noise alone
+    doubt = 1 + 2 * math.sqrt(2 / directions)  # plus two standard deviations, since 1 / slope may be large
     fraction = max(0.0, 1 - doubt * by_noise / explained) if explained > 0 else 0.0
     return mean + fraction / max(slope, 1e-6) * centred
 
 
 @dataclass(frozen=True, kw_only=True)
 class RROnBins(RandomizedLabels):
-    """Randomised response on the best bins for a privately estimated prior (arXiv 2212.06074): the paper's baseline."""
+    """Randomised response on the optimal bins for a private prior (arXiv 2212.06074), the paper's baseline."""
 
     summary: ClassVar[str] = "randomised response on the optimal bins for a private prior"
     page: ClassVar[str] = "algorithms/rr_on_bins.md"

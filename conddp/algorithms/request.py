@@ -1,4 +1,4 @@
-"""A fit as users ask for it: names, numbers and a ledger, checked before anything is read."""
+"""A user's request for a fit, validated before any data are read."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,28 +20,28 @@ __all__ = ["FitRequest"]
 
 @dataclass(frozen=True)
 class FitRequest:
-    """The one way from a user's arguments to a fit: estimator and command line both take it.
+    """Validated arguments of a fit, shared by the estimator and the command line.
 
     Privacy
-        Making a request checks its settings and that the ledger covers the cost. Nothing is read or spent before
+        The constructor checks the settings and that the ledger covers the cost. Nothing is read or spent before
         :meth:`run`.
 
     Parameters
     ----------
     epsilon, delta : float
-        Budget of the fit.
+        Privacy budget of the fit.
     algorithm : str or Algorithm
-        By name, or an instance.
+        Name of an algorithm, or an instance.
     head : str or Head
-        By name, or an instance.
+        Name of a head, or an instance.
     neighbouring : str or Neighbouring, optional
-        The relation; that of the ledger if None, REPLACE without a ledger.
+        Neighbouring relation. If None, that of the ledger, or REPLACE without a ledger.
     fit_intercept : bool
-        Whether the model has an intercept.
+        Whether to fit an intercept.
     random_state : None, int, Generator or RandomState
-        None draws noise from a cryptographic generator; anything else is for research.
+        None draws noise from a cryptographic generator. Use anything else for research only.
     ledger : PrivacyLedger, optional
-        Where the cost is recorded; a fresh one with just this cost if None.
+        Ledger that records the cost; a new one with a budget of exactly this cost if None.
     """
 
     epsilon: float = 1.0
@@ -79,14 +79,14 @@ class FitRequest:
 
     @property
     def budget(self) -> PrivacyBudget:
-        """What the fit may cost."""
+        """Privacy budget of the fit."""
         return PrivacyBudget(float(self.epsilon), float(self.delta))
 
     def run(self, records: Records, *, callback: Callback | None = None) -> FitResult:
-        """Fit, and pay for it.
+        """Fit the model and record its privacy cost.
 
         Privacy
-            As :meth:`~conddp.algorithms.algorithm.Algorithm.fit`.
+            Same as :meth:`~conddp.algorithms.algorithm.Algorithm.fit`.
         """
         return self._algorithm.fit(
             records,

@@ -1,4 +1,4 @@
-"""Switch-Cond-DP: Cond-DP for the first steps, then C is folded into the input layer and DPSGD goes on."""
+"""Switch-Cond-DP: Cond-DP for the first steps, then DPSGD with C folded into the input layer."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
@@ -17,19 +17,21 @@ __all__ = ["SwitchCondDP"]
 
 @dataclass(frozen=True, kw_only=True)
 class SwitchCondDP(CondDP):
-    """The paper's hybrid (Sec. "More Complex Models"): conditioning helps early and can hinder late.
+    """Cond-DP followed by DPSGD: the paper's hybrid (Sec. "More Complex Models").
 
-    Takes the settings of :class:`~conddp.algorithms.cond_dp.CondDP`, and:
+    Conditioning helps early in training and can hurt later. This algorithm accepts the settings of
+    :class:`~conddp.algorithms.cond_dp.CondDP` and the following:
 
     Parameters
     ----------
     switch : float
         Fraction of the steps after which C is folded into the input layer. Predictions do not change at the switch.
     feature_scaling : {"columns", "none"}
-        Of the features after the switch, as in :class:`~conddp.algorithms.dpsgd.DPSGD`.
+        Scaling of the features after the switch, as in :class:`~conddp.algorithms.dpsgd.DPSGD`.
     optimizer_state : {"reset", "carry"}
-        What becomes of the moments of Adam at the switch. Resetting them was a little better wherever it made a
-        difference (``benchmarks/defaults.py switch``). Where the number of parameters changes they are always reset.
+        Whether to reset the moments of Adam at the switch or carry them over. Resetting was slightly better wherever
+        it made a difference (``benchmarks/defaults.py switch``). The moments are always reset if the number of
+        parameters changes.
     """
 
     summary: ClassVar[str] = "Cond-DP first, then DP-SGD"
@@ -46,11 +48,11 @@ class SwitchCondDP(CondDP):
         one_of(("carry", "reset"), optimizer_state=self.optimizer_state)
 
     def choose_optimizer(self, head: Head, *, num_private: int) -> OptimizerName:
-        """Adam: one rate of plain steps does not suit both conditioned features and the features themselves."""
+        """Return Adam by default, since no single SGD learning rate suits both conditioned and raw features."""
         return self.optimizer or "adam"
 
     def phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
-        """Conditioned steps, then steps without conditioning; a phase of no steps is left out."""
+        """Return a phase with conditioning and one without; a phase with zero steps is left out."""
         scaled = self.feature_scaling == "columns"
         plain = ConditioningMatrix.column_scaling if scaled else ConditioningMatrix.identity
         C = ConditioningMatrix.from_spectrum(spectrum, exponent=self.exponent, damping=self.damping)
@@ -59,11 +61,11 @@ class SwitchCondDP(CondDP):
         return tuple(phase for phase in both if phase.num_steps > 0)
 
     def switch_at(self, fraction: float) -> "SwitchCondDP":
-        """The same algorithm, switching after this fraction of the steps."""
+        """Return this algorithm, switching after the given fraction of the steps."""
         return replace(self, switch=fraction)
 
     def next_optimizer(self, used: Optimizer, fresh: Optimizer, *, same_shape: bool) -> Optimizer:
-        """Adam's moments are carried over the switch or reset, as set."""
+        """Return the optimizer after the switch, with moments carried over or reset as ``optimizer_state`` says."""
         return used if self.optimizer_state == "carry" and same_shape else fresh
 
 

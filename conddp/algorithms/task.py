@@ -1,4 +1,4 @@
-"""One fit, as an algorithm sees it: public columns and declared bounds; private records only after it has paid."""
+"""Inputs of one fit: public columns and declared bounds, and private records locked until their cost is recorded."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,42 +29,43 @@ __all__ = ["Task"]
 
 @dataclass(frozen=True)
 class Task:
-    """What an algorithm is given, and the few things that every algorithm does with it.
+    """Inputs of a fit, and the operations that every algorithm needs.
 
     Privacy
-        Labels and private columns are locked. :meth:`spend` records the cost and hands them out; there is no other way
-        to them. They leave through :attr:`curator`, and :meth:`finish` compares what left with what was recorded.
+        Labels and private columns are locked. :meth:`spend` records the cost and unlocks them; there is no other way to
+        read them. Algorithms release private quantities through :attr:`curator`. :meth:`finish` compares the cost of
+        these releases with the recorded cost.
 
     Parameters
     ----------
     name : str
-        Of the algorithm.
+        Name of the algorithm.
     public : PublicFeatures
         Public columns of all records.
     schema : Schema
         Names, roles and declared bounds of all columns.
     budget, cost : PrivacyBudget
-        What the fit may cost, and what this algorithm makes of it.
+        Budget of the fit, and the actual cost of this algorithm under that budget.
     head : Head
-        The model.
+        Model to fit.
     loss : Loss
-        What is minimised.
+        Loss to minimise.
     neighbouring : Neighbouring
-        The relation under which the budget is meant.
+        Neighbouring relation under which the budget is stated.
     fit_intercept : bool
-        Whether the model has an intercept.
+        Whether to fit an intercept.
     random_source : RandomSource
-        For chance that is not noise: initial weights, samples, public weights.
+        Source of random numbers other than privacy noise: initial weights, samples, public weights.
     ledger : PrivacyLedger
-        Where the cost is recorded.
+        Ledger that records the cost.
     locked_records : Locked
-        The records.
+        Training records, locked until their cost is recorded.
     curator : Curator
-        Through whom private quantities are released.
+        Curator through which private quantities are released.
     callback : callable, optional
-        Of the user, for progress.
+        Progress callback of the user.
     choice : str
-        Why this algorithm was chosen, if the library chose it.
+        Sentence that explains why this algorithm was used, if the library chose it.
     """
 
     name: str
@@ -95,25 +96,25 @@ class Task:
 
     @property
     def num_columns(self) -> int:
-        """Number of public columns, and the constant column if there is one."""
+        """Number of public columns, including the constant column if there is one."""
         return len(self.schema.public) + self.fit_intercept
 
     def make_generator(self) -> np.random.Generator:
-        """A generator for chance that is not noise."""
+        """Return a generator for random numbers other than privacy noise."""
         return self.random_source.generator()
 
     def spend(self, reason: str, settings: Mapping[str, Any]) -> Records:
-        """Record the cost of the fit, then hand out the private records. Works once."""
+        """Record the cost of the fit, then return the private records. Can be called once."""
         entry = LedgerEntry(self.name, self.cost, reason, dict(settings))
         return self.locked_records.open(self.ledger.spend(entry, neighbouring=self.neighbouring))
 
     def note_free(self, what: str, reason: str) -> None:
-        """Record something that costs nothing, with the reason."""
+        """Record a computation that costs nothing, with the reason."""
         entry = LedgerEntry(f"{self.name}: {what}", PrivacyBudget(0.0, 0.0), reason)
         self.ledger.spend(entry, neighbouring=self.neighbouring)
 
     def make_model(self, parameters: Any) -> FittedModel:
-        """The model with these parameters, on the public columns themselves."""
+        """Make a model from parameters stated in terms of the original public columns."""
         return FittedModel(
             self.head,
             self.head.layout(self.num_columns, self.num_private),
@@ -132,23 +133,23 @@ class Task:
         note: str = "",
         diagnostics: Diagnostics | None = None,
     ) -> FitResult:
-        """The result with its guarantee, after what was released has been compared with what was recorded.
+        """Check the releases against the recorded cost, and return the result with its guarantee.
 
         Parameters
         ----------
         model : FittedModel
             The trained model.
         settings : mapping
-            Every choice that was made; all of it is public.
+            All settings of the fit; they are public.
         note : str
-            A sentence on post-processing, after those on what was released.
+            Sentence about post-processing, appended to the description of the releases.
         diagnostics : Diagnostics, optional
-            The course of the fit.
+            Diagnostics of the fit.
 
         Raises
         ------
         PrivacyError
-            If the releases cost more than the recorded entry. Nothing is returned then.
+            If the releases cost more than the recorded entry.
         """
         transcript = self.curator.transcript
         check_cost(transcript, self.cost, self.neighbouring)

@@ -1,4 +1,4 @@
-"""Weighted-LLP: labels summed with random weights in bags, with noise on some of them; linear models only."""
+"""Weighted-LLP: linear regression on random weighted sums of labels in bags, with noise on some of the labels."""
 
 import math
 from dataclasses import dataclass
@@ -23,16 +23,16 @@ __all__ = ["WeightedLLP"]
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedLLP(Algorithm):
-    """Learning from random weighted sums of labels (arXiv 2310.10092), with the smallest bags that the budget allows.
+    """Learn from random weighted sums of labels (arXiv 2310.10092), with the smallest bags that the budget allows.
 
     Parameters
     ----------
     noisy_fraction : float
-        Fraction rho of the labels of each bag that get Gaussian noise.
+        Fraction rho of the labels of each bag that receive Gaussian noise.
     used_fraction : float
-        Fraction alpha of the records that are put into bags.
+        Fraction alpha of the records that are assigned to bags.
     noise_scale : float
-        Standard deviation of that noise over the width of the label's range.
+        Standard deviation of the noise divided by the width of the label range.
     """
 
     summary: ClassVar[str] = "random weighted sums of labels in bags"
@@ -51,16 +51,16 @@ class WeightedLLP(Algorithm):
         in_range(0.0, 1.0, noisy_fraction=self.noisy_fraction, used_fraction=self.used_fraction)
 
     def run(self, task: Task) -> FitResult:
-        """Sum labels in bags, then least squares on the bags.
+        """Sum labels in bags, then solve least squares on the bags.
 
         Privacy
-            One Gaussian release per bag, given public weights; a label is in at most one bag. Delta is the mean of the
-            exact Gaussian delta over the weights (:mod:`conddp.privacy.weighted_sums`).
+            One Gaussian release per bag, given public weights. Each label is in at most one bag. Delta is the mean of
+            the exact Gaussian delta over the weights (:mod:`conddp.privacy.weighted_sums`).
 
         Raises
         ------
         NotCalibrated
-            If fewer bags come out than the model has coefficients, before anything is read.
+            If there are fewer bags than coefficients. Raised before any private value is read.
         """
         n, fit_intercept, bounds = task.num_records, task.fit_intercept, task.schema.label_bounds
         C = ConditioningMatrix.from_spectrum(Spectrum.of(task.public, constant=fit_intercept))
@@ -81,9 +81,9 @@ class WeightedLLP(Algorithm):
             used_fraction=bag_size * num_bags / n,
             what="a random weighted sum of labels for every bag",
         )
-        if not fit_intercept:  # labels were centred for the release; what the middle adds is public
+        if not fit_intercept:  # labels were centred for the release; the contribution of the midpoint is public
             sums = sums + bounds.midpoint / bounds.width * weights.sum(axis=1)
-        # Bags of features are public: weights times conditioned rows, without forming all of them at once.
+        # Bags of features are public: weights times conditioned rows, computed one bag at a time to save memory.
         Z = C.transform(task.public)
         rows = np.stack([w @ Z[member] for w, member in zip(weights, members, strict=True)])
         parameters = np.linalg.lstsq(rows, sums, rcond=None)[0][None]
@@ -91,7 +91,7 @@ class WeightedLLP(Algorithm):
         return task.finish(task.make_model(folded[0]), settings)
 
     def _plan_bags(self, n: int, num_parameters: int, budget: PrivacyBudget) -> tuple[int, int]:
-        """Bag size and number of bags, or an error that says what would be needed."""
+        """Return bag size and number of bags; raise with the requirements if there are too few bags."""
         fractions = {"noisy_fraction": self.noisy_fraction, "used_fraction": self.used_fraction}
         label_range = 1 / self.noise_scale
         bag_size = calibrate_bag_size(budget.epsilon, budget.delta, label_range=label_range, **fractions)
@@ -99,7 +99,7 @@ class WeightedLLP(Algorithm):
         if num_bags >= num_parameters:
             return bag_size, num_bags
         needed_records = math.ceil(bag_size * num_parameters / self.used_fraction)
-        hint = f"At this budget {needed_records} records would do"
+        hint = f"At this budget {needed_records} records would be enough"
         largest = int(self.used_fraction * n) // num_parameters
         if largest >= 1:
             low, high = budget.epsilon, budget.epsilon
@@ -109,10 +109,10 @@ class WeightedLLP(Algorithm):
                 middle = (low + high) / 2
                 spent = compute_bag_delta(middle, bag_size=largest, label_range=label_range, **fractions)
                 low, high = (low, middle) if spent <= budget.delta else (middle, high)
-            hint += f"; with {n} records epsilon {high:.3g} would"
+            hint += f"; with {n} records, epsilon {high:.3g} would be enough"
         raise NotCalibrated(
-            f"WeightedLLP needs bags of {bag_size} labels for {budget}; {n} records give {num_bags} bags, fewer than "
-            f"the {num_parameters} coefficients of the model. {hint}."
+            f"WeightedLLP needs bags of {bag_size} labels for {budget}. The {n} records give {num_bags} bags, fewer "
+            f"than the {num_parameters} coefficients of the model. {hint}."
         )
 
 

@@ -1,4 +1,4 @@
-"""Tables on their way in: schema, public and private parts by type, readers, scaling by declared bounds."""
+"""Data loading: schemas, types for public and private columns, file readers, and scaling by declared bounds."""
 
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers, require_public
 from conddp.data.passes import BLOCK_SIZE, Executor, Sliceable, list_blocks, run_in_order, run_pass

@@ -1,6 +1,6 @@
-"""The three parts of a data set, kept apart by type.
+"""Public features, private features and labels, kept apart by type.
 
-A function that must cost nothing takes :class:`PublicFeatures`; it cannot be handed a label by mistake.
+A function that must not cost any budget takes :class:`PublicFeatures`, so it cannot receive a label by mistake.
 """
 
 from dataclasses import dataclass, field
@@ -26,16 +26,21 @@ Matrix = NDArray[np.floating[Any]]
 
 
 def as_numbers(values: object, *, what: str) -> Matrix:
-    """Values as a finite float array, or a :class:`SchemaError` that says ``what`` without quoting a value."""
+    """Convert values to a finite float array, or raise a :class:`SchemaError` that names ``what`` but no value."""
     array = np.asarray(values)
     if np.iscomplexobj(array):
         raise SchemaError(f"Complex data not supported: {what} must hold real numbers.")
     if array.dtype.kind not in "fiub":
-        converted = None
+        converted, holds_objects = None, False
         try:
             converted = array.astype(np.float64)
-        except Exception:  # noqa: BLE001  (cells may be objects of any kind, with errors of their own)
-            pass  # raised below, outside: the original message quotes the cell and must not come along
+        except TypeError:
+            holds_objects = True
+        except Exception:
+            pass  # cells may be objects of any kind, with errors of their own
+        # Raised outside the except block, because the original message may quote the cell.
+        if holds_objects:
+            raise TypeError(f"{what} holds objects where numbers are expected: argument must be a string or a number.")
         if converted is None:
             raise SchemaError(f"{what} holds text where a number is expected. Encode it as numbers, or leave it out.")
         array = converted
@@ -50,9 +55,11 @@ def as_numbers(values: object, *, what: str) -> Matrix:
 
 
 def as_matrix(table: nw.DataFrame[Any]) -> Matrix:
-    """Columns of a table as a matrix of finite numbers, or a :class:`SchemaError` that names the column."""
+    """Convert a table to a matrix of finite numbers, or raise a :class:`SchemaError` that names the column."""
     if len(table) == 0 or not table.columns:
-        raise SchemaError(f"expected a table with records and columns, got {len(table)} x {len(table.columns)}.")
+        raise SchemaError(
+            f"expected a table with at least one row and one column, got {len(table)} x {len(table.columns)}."
+        )
     columns = []
     for name, series in zip(table.columns, table.iter_columns(), strict=True):
         kind = series.dtype
@@ -66,7 +73,7 @@ def as_matrix(table: nw.DataFrame[Any]) -> Matrix:
 
 @dataclass(frozen=True)
 class PublicFeatures:
-    """Public columns as an (n, d) array: free to read.
+    """Public columns as an array of shape (n, d). Reading them costs nothing.
 
     Examples
     --------
@@ -84,7 +91,7 @@ class PublicFeatures:
         return len(self.values)
 
     def __getitem__(self, index: Any) -> "PublicFeatures":
-        """The records in a span or at positions."""
+        """Select records by slice or by positions."""
         return PublicFeatures(self.values[index], self.names)
 
     def __repr__(self) -> str:
@@ -93,7 +100,7 @@ class PublicFeatures:
 
 @dataclass(frozen=True)
 class PrivateFeatures:
-    """Private columns as an (n, d) array with declared bounds. Its text never shows a value."""
+    """Private columns as an array of shape (n, d), with declared bounds. The repr never shows a value."""
 
     values: Matrix = field(repr=False)
     bounds: tuple[Bounds, ...]
@@ -103,13 +110,16 @@ class PrivateFeatures:
         return len(self.values)
 
     def __getitem__(self, index: Any) -> "PrivateFeatures":
-        """The records in a span or at positions."""
+        """Select records by slice or by positions."""
         return PrivateFeatures(self.values[index], self.bounds, self.names)
 
     def __post_init__(self) -> None:
         _set_matrix(self, "private")
         if len(self.bounds) != self.values.shape[1]:
-            raise SchemaError(f"{self.values.shape[1]} private columns need as many bounds, got {len(self.bounds)}.")
+            raise SchemaError(
+                f"expected one pair of bounds for each of {self.values.shape[1]} private columns, "
+                f"got {len(self.bounds)}."
+            )
 
     def __repr__(self) -> str:
         return _describe(self)
@@ -117,7 +127,7 @@ class PrivateFeatures:
 
 @dataclass(frozen=True)
 class Labels:
-    """The label column with declared bounds. Its text never shows a value."""
+    """The label column with declared bounds. The repr never shows a value."""
 
     values: Matrix = field(repr=False)
     bounds: Bounds
@@ -126,14 +136,14 @@ class Labels:
     def __post_init__(self) -> None:
         values = as_numbers(self.values, what=f"label '{self.name}'")
         if values.ndim != 1:
-            raise SchemaError(f"label '{self.name}' must be one column, got an array of {values.ndim} dimensions.")
+            raise SchemaError(f"label '{self.name}' must be one column, got an array with {values.ndim} dimensions.")
         object.__setattr__(self, "values", values)
 
     def __len__(self) -> int:
         return len(self.values)
 
     def __getitem__(self, index: Any) -> "Labels":
-        """The records in a span or at positions."""
+        """Select records by slice or by positions."""
         return Labels(self.values[index], self.bounds, self.name)
 
     def __repr__(self) -> str:
@@ -141,7 +151,7 @@ class Labels:
 
 
 def require_public(value: object, *, function: str) -> PublicFeatures:
-    """The value if it is PublicFeatures; otherwise :class:`PrivateDataLeak`."""
+    """Return the value if it is PublicFeatures; otherwise raise :class:`PrivateDataLeak`."""
     if not isinstance(value, PublicFeatures):
         hint = "Pass its attribute 'public'." if hasattr(value, "public") else "Wrap public columns in PublicFeatures."
         raise PrivateDataLeak(f"{function} expects PublicFeatures, got {type(value).__name__}. {hint}")
@@ -149,16 +159,16 @@ def require_public(value: object, *, function: str) -> PublicFeatures:
 
 
 def _set_matrix(part: PublicFeatures | PrivateFeatures, role: str) -> None:
-    """Check and store values and names of a feature block."""
+    """Validate and store the values and names of a feature block."""
     array = np.asarray(part.values)
     if array.ndim != 2:
-        raise SchemaError(f"{role} features must be a table of n records and d columns, got {array.ndim} dimensions.")
+        raise SchemaError(f"{role} features must have shape (n, d), got an array with {array.ndim} dimensions.")
     if len(array) == 0:
         raise SchemaError(f"{role} features have no records.")
-    letter = "x" if role == "public" else "q"  # so that public and private columns without names differ
+    letter = "x" if role == "public" else "q"  # so that default names of public and private columns differ
     names = tuple(part.names) or tuple(f"{letter}{j}" for j in range(array.shape[1]))
     if len(names) != array.shape[1]:
-        raise SchemaError(f"{array.shape[1]} {role} columns need as many names, got {len(names)}.")
+        raise SchemaError(f"expected one name for each of {array.shape[1]} {role} columns, got {len(names)}.")
     if len(set(names)) < len(names):
         raise SchemaError(f"{role} columns must have different names, got {list(names)}.")
     object.__setattr__(part, "names", names)

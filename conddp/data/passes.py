@@ -1,7 +1,7 @@
-"""Passes over records: a function of a block is mapped over all blocks and its results are added up in order.
+"""Passes over records: map a function over blocks of records and add up its results in order.
 
-Gram matrices, sums of clamped residuals and errors are all passes. What a pass is given needs a length and slices, so
-that columns may lie in memory or be read from a file when their slice is asked for; who maps it is an executor.
+Gram matrices, sums of clamped residuals and errors are all computed by passes. The inputs only need a length and
+slicing, so columns may be in memory or read from a file on demand. An executor maps the function over the blocks.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -10,35 +10,35 @@ from typing import Any, Protocol, TypeVar
 
 __all__ = ["BLOCK_SIZE", "Executor", "Sliceable", "list_blocks", "run_in_order", "run_pass"]
 
-BLOCK_SIZE = 8192  # records: a block of some tens of columns stays in the processor's cache
+BLOCK_SIZE = 8192  # records; a block with tens of columns fits into the processor cache
 
 SumsT = TypeVar("SumsT")
 
 
 class Sliceable(Protocol):
-    """A column, or several side by side."""
+    """One or more columns that support ``len`` and slicing."""
 
     def __len__(self) -> int:
         """Number of records."""
 
     def __getitem__(self, span: slice, /) -> Any:
-        """A block."""
+        """Return a block of records."""
 
 
 class Executor(Protocol):
-    """Applies a function to spans of records, here or elsewhere, and yields the results in the order of the spans."""
+    """Applies a function to spans of records, locally or remotely, and yields the results in the order of the spans."""
 
     def __call__(self, function: Callable[[slice], SumsT], spans: Iterable[slice], /) -> Iterator[SumsT]:
-        """Results of the function, in order."""
+        """Yield the results of the function, in order."""
 
 
 def run_in_order(function: Callable[[slice], SumsT], spans: Iterable[slice]) -> Iterator[SumsT]:
-    """The executor that does one block after the other in this process."""
+    """Execute a pass sequentially in this process."""
     return map(function, spans)
 
 
 def list_blocks(num_records: int, *, block_size: int = BLOCK_SIZE) -> Iterator[slice]:
-    """Spans of consecutive records that cover all of them.
+    """Divide all records into consecutive spans.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def run_pass(
     block_size: int = BLOCK_SIZE,
     executor: Executor = run_in_order,
 ) -> SumsT:
-    """Add up a function of all blocks.
+    """Apply a function to all blocks and add up the results.
 
     Privacy
         Costs nothing by itself. Sums of private columns are private until a curator releases them.
@@ -62,14 +62,15 @@ def run_pass(
     Parameters
     ----------
     function : callable
-        Given the span of a block and that block of every column; returns something that can be added: an array, a
-        number or an object with ``+``; a tuple is added entry by entry.
+        Called with the span of a block and that block of every column. It returns a value that supports ``+``, such as
+        an array or a number, or a tuple of such values, which is added entry by entry.
     *columns : sliceable
-        At least one, all of the same length.
+        One or more columns, all of the same length.
     block_size : int
-        Records in a block. Results may depend on it in their last digits, and on nothing else of how work is divided.
+        Number of records per block. It may affect the last digits of the result; nothing else about the division of
+        work does.
     executor : callable
-        Who maps the function.
+        Executor that maps the function over the blocks.
 
     Examples
     --------

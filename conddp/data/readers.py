@@ -1,4 +1,4 @@
-"""Columns of Parquet and CSV files, read by name; no message quotes a cell."""
+"""Readers for Parquet and CSV files. Columns are read by name, and error messages never quote a cell."""
 
 import csv
 import difflib
@@ -20,14 +20,14 @@ __all__ = ["load_records", "load_features", "load_public", "read_column_types"]
 
 
 def load_records(path: str | Path, schema: Schema) -> Records:
-    """Records from a Parquet or CSV file (``.csv`` or ``.csv.gz``); only the schema's columns are read."""
+    """Load records from a Parquet or CSV file (``.csv`` or ``.csv.gz``). Only columns in the schema are read."""
     return Records.from_frame(_read_table(Path(path), [column.name for column in schema.columns]), schema)
 
 
 def load_features(path: str | Path, schema: Schema) -> tuple[PublicFeatures, PrivateFeatures | None]:
-    """Features from a Parquet or CSV file, without the label, which need not be there.
+    """Load features from a Parquet or CSV file. The label is not read and may be missing.
 
-    Columns are read by name; others are not opened.
+    Columns are read by name; other columns are not opened.
     """
     table = nw.from_native(_read_table(Path(path), [*schema.public, *schema.private]), eager_only=True)
     if len(table) == 0:
@@ -41,14 +41,14 @@ def load_features(path: str | Path, schema: Schema) -> tuple[PublicFeatures, Pri
 
 
 def load_public(path: str | Path, schema: Schema) -> PublicFeatures:
-    """Public columns from a Parquet or CSV file.
+    """Load the public columns of a Parquet or CSV file.
 
     Privacy
-        Cells of the label and of private columns are not decoded. Their names must be there.
+        Cells of the label and of private columns are not decoded, but the file must contain these columns.
     """
     if not schema.public:
-        raise SchemaError("the schema has no public column: there is nothing that could be looked at for free.")
-    # A misspelt label would make the label itself a public column.
+        raise SchemaError("the schema has no public column, so there is nothing to read at no privacy cost.")
+    # If the name of the label is misspelt, the label itself could be declared a public column.
     _check_names(Path(path), [column.name for column in schema.columns])
     table = nw.from_native(_read_table(Path(path), schema.public), eager_only=True)
     if len(table) == 0:
@@ -57,9 +57,9 @@ def load_public(path: str | Path, schema: Schema) -> PublicFeatures:
 
 
 def read_column_types(path: str | Path, *, leave_out: Collection[str] = ()) -> dict[str, bool]:
-    """Names of the columns of a Parquet or CSV file, and whether each holds numbers; nothing else is looked at.
+    """Read the column names of a Parquet or CSV file and whether each column is numeric.
 
-    Of columns in ``leave_out`` not even that: they are not in the answer.
+    Nothing else is read. Columns in ``leave_out`` are skipped and missing from the result.
     """
     import pyarrow
 
@@ -81,7 +81,7 @@ def read_column_types(path: str | Path, *, leave_out: Collection[str] = ()) -> d
 
 
 def _read_names(source: Path) -> list[str]:
-    """Names of the columns of a file; of a CSV file only the first line is read."""
+    """Column names of a file; only the first line of a CSV file is read."""
     import pyarrow.parquet
 
     if not source.exists():
@@ -96,20 +96,20 @@ def _read_names(source: Path) -> list[str]:
             line = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="").readline()
             names = next(csv.reader([line], strict=True), [])
     except (pyarrow.ArrowInvalid, OSError, UnicodeDecodeError, csv.Error):
-        pass  # raised below, outside: the original message may quote a line of the file
+        pass  # raised below, outside the except block, because the original message may quote a line of the file
     if not names:
         raise SchemaError(f"the data file '{source}' is empty, or not a valid {source.suffix or 'CSV'} file.")
     if any(_looks_like_data(name) for name in names):
         raise SchemaError(
-            f"the first line of '{source}' holds numbers where names of columns are expected. Add a header, with "
-            "commas between the names; a column whose name is a number must be renamed, because the name could be a "
-            "private value."
+            f"the first line of '{source}' holds numbers where column names are expected. Add a header with "
+            "comma-separated names. Rename any column whose name is a number, because the name could be a private "
+            "value."
         )
     return names
 
 
 def _read_arrow_schema(source: Path, names: Sequence[str]) -> Any:
-    """Types of these columns of a file; of other columns of a CSV file no cell is converted."""
+    """Types of some columns of a file; cells of other columns of a CSV file are not converted."""
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -122,14 +122,14 @@ def _read_arrow_schema(source: Path, names: Sequence[str]) -> Any:
             with pyarrow.csv.open_csv(source, convert_options=options) as reader:
                 found = reader.schema
     except (pyarrow.ArrowInvalid, OSError, UnicodeDecodeError):
-        pass  # raised below, outside: the original message quotes a line of the file
+        pass  # raised below, outside the except block, because the original message quotes a line of the file
     if found is None:
         raise SchemaError(f"the data file '{source}' is empty, or not a valid {source.suffix or 'CSV'} file.")
     return found
 
 
 def _looks_like_data(text: str) -> bool:
-    """Whether a name is, or holds, what may be a cell: a number, also with a currency or in another notation."""
+    """Whether a column name may be or contain a cell value, such as a number in any notation or with a currency."""
     try:
         float(text)
         return True  # also "nan" and "inf"
@@ -146,19 +146,21 @@ def _looks_like_data(text: str) -> bool:
 
 
 def _check_names(source: Path, names: Collection[str]) -> None:
-    """Raise unless a file has each of these columns once."""
+    """Raise unless a file has each of these columns exactly once."""
     present = _read_names(source)
     for name in names:
         if name not in present:
             near = difflib.get_close_matches(name.lower(), {each.lower(): each for each in present}, n=1)
-            hint = next((f" Is '{each}' meant?" for each in present if [each.lower()] == near), "")
-            raise SchemaError(f"column '{name}' is declared but not among the {len(present)} of '{source}'.{hint}")
+            hint = next((f" Did you mean '{each}'?" for each in present if [each.lower()] == near), "")
+            raise SchemaError(
+                f"column '{name}' is declared but not among the {len(present)} columns of '{source}'.{hint}"
+            )
         if present.count(name) > 1:
             raise SchemaError(f"column '{name}' occurs twice in '{source}'. Give each column its own name.")
 
 
 def _read_table(source: Path, names: Sequence[str]) -> Any:
-    """Columns of a Parquet or CSV file as an Arrow table; no other column is opened."""
+    """Read columns of a Parquet or CSV file as an Arrow table; other columns are not opened."""
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -171,10 +173,10 @@ def _read_table(source: Path, names: Sequence[str]) -> Any:
             options = pyarrow.csv.ConvertOptions(include_columns=list(names))
             table = pyarrow.csv.read_csv(source, convert_options=options)
     except (pyarrow.ArrowInvalid, OSError):
-        pass  # raised below, outside: the original message quotes a line of the file
+        pass  # raised below, outside the except block, because the original message quotes a line of the file
     if table is None:
         raise SchemaError(
-            f"the data file '{source}' is damaged, or a column changes its type on the way: a number further up, text "
-            "further down."
+            f"the data file '{source}' is damaged, or a column has mixed types, for example numbers in its first rows "
+            "and text further down."
         )
     return table

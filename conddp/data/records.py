@@ -1,4 +1,4 @@
-"""The records of a table: public features, private features and labels, side by side."""
+"""Records of a table: public features, private features and labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Records:
 
     @property
     def schema(self) -> Schema:
-        """Names, roles and declared bounds of the columns: all that may be known of them for nothing."""
+        """Names, roles and declared bounds of the columns, which are all public."""
         private = {} if self.private is None else dict(zip(self.private.names, self.private.bounds, strict=True))
         return Schema.of(
             label=self.label.name, label_bounds=self.label.bounds, public=self.public.names, private=private
@@ -48,7 +48,7 @@ class Records:
 
     @classmethod
     def from_frame(cls, frame: Any, schema: Schema) -> "Records":
-        """Data set from a pandas, polars or Arrow table and a schema that names its columns."""
+        """Create records from a pandas, polars or Arrow table and a schema for its columns."""
         try:
             table = nw.from_native(frame, eager_only=True)
         except TypeError:
@@ -56,7 +56,9 @@ class Records:
         names = list(table.columns)
         for column in schema.columns:
             if column.name not in names:
-                raise SchemaError(f"column '{column.name}' is in the schema but not in the table. It has: {names}.")
+                raise SchemaError(
+                    f"column '{column.name}' is in the schema but not in the table. The table has: {names}."
+                )
         if len(table) == 0:
             raise SchemaError("the table has no rows.")
 
@@ -72,11 +74,11 @@ class Records:
         )
 
     def take(self, index: NDArray[np.intp]) -> "Records":
-        """The records at these positions."""
+        """Select the records at these positions."""
         return Records(self.public[index], None if self.private is None else self.private[index], self.label[index])
 
     def split(self, *, test_fraction: float = 0.2, random_state: int = 42) -> tuple["Records", "Records"]:
-        """Training and test part, the same split as scikit-learn's ``train_test_split``."""
+        """Split into training and test records, exactly as scikit-learn's ``train_test_split`` does."""
         from sklearn.model_selection import train_test_split
 
         in_range(0.0, 1.0, test_fraction=test_fraction)

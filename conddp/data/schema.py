@@ -1,4 +1,4 @@
-"""Which columns are public, private or the label, and the bounds declared for what is not public."""
+"""Schema of a table: the role of each column, and declared bounds for the label and private columns."""
 
 import json
 import tomllib
@@ -14,7 +14,7 @@ __all__ = ["Column", "Role", "Schema"]
 
 
 class Role(Enum):
-    """Who may see a column."""
+    """Role of a column: public feature, private feature or label."""
 
     PUBLIC = "public"
     PRIVATE = "private"
@@ -23,7 +23,7 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name, its role, and bounds unless it is public."""
+    """Name and role of a column, and its bounds unless it is public."""
 
     name: str
     role: Role
@@ -32,8 +32,8 @@ class Column:
     def __post_init__(self) -> None:
         if self.role is Role.PUBLIC and self.bounds is not None:
             raise SchemaError(
-                f"column '{self.name}' is public and has bounds. Public columns are scaled by their own statistics; "
-                "remove the bounds, or make the column private."
+                f"column '{self.name}' is public and has bounds. Public columns are scaled by their own statistics. "
+                "Remove the bounds, or make the column private."
             )
         if self.role is not Role.PUBLIC:
             object.__setattr__(self, "bounds", Bounds.of(self.bounds, column=self.name))
@@ -41,7 +41,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a table that take part, each with its role; exactly one is the label.
+    """The columns of a table to use, each with its role. Exactly one column is the label.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class Schema:
         public: Iterable[str] = (),
         private: Mapping[str, object] | None = None,
     ) -> "Schema":
-        """Schema from names and (low, high) pairs."""
+        """Create a schema from column names and (low, high) pairs."""
         return cls(
             (
                 Column(label, Role.LABEL, Bounds.of(label_bounds, column=label)),
@@ -94,7 +94,7 @@ class Schema:
     @property
     def label_bounds(self) -> Bounds:
         """Declared bounds of the label."""
-        assert self.label.bounds is not None  # Column has made sure
+        assert self.label.bounds is not None  # checked by Column
         return self.label.bounds
 
     @property
@@ -116,7 +116,7 @@ class Schema:
 
     @classmethod
     def from_toml(cls, text: str) -> "Schema":
-        """Schema from TOML text with tables ``[label]``, ``[public]`` and ``[private.NAME]``."""
+        """Parse TOML text with tables ``[label]``, ``[public]`` and ``[private.NAME]``."""
         try:
             content = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -132,7 +132,7 @@ class Schema:
         public = content.get("public", {})
         names = public.get("columns", []) if isinstance(public, dict) else None
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise SchemaError('[public] must hold columns = ["name", ...].')
+            raise SchemaError('[public] must contain columns = ["name", ...].')
         private = content.get("private", {})
         if not isinstance(private, dict) or not all(isinstance(entry, dict) for entry in private.values()):
             raise SchemaError("[private.NAME] must be a table with bounds = [low, high].")
@@ -144,7 +144,7 @@ class Schema:
         )
 
     def to_toml(self) -> str:
-        """The schema as TOML text that :meth:`from_toml` reads back."""
+        """Return the schema as TOML text that :meth:`from_toml` can read."""
         parts = [
             "[label]",
             f"name = {_quote(self.label.name)}",
@@ -159,10 +159,11 @@ class Schema:
 
     @staticmethod
     def draft(columns: Mapping[str, bool], *, label: str | None = None) -> str:
-        """A commented TOML text to be edited, from names of columns and whether each holds numbers.
+        """Draft a commented TOML schema for the user to edit, from column names and whether each is numeric.
 
         Privacy
-            Sees names and types only. Bounds are left for the user to fill in: they must not come from the data.
+            Reads names and types only. Bounds are left for the user to fill in, because they must not come from the
+            data.
         """
         if label is not None and label not in columns:
             raise SchemaError(f"label '{label}' is not among the columns: {list(columns)}.")
@@ -196,7 +197,7 @@ class Schema:
 
     @classmethod
     def load(cls, path: str | Path) -> "Schema":
-        """Schema from a TOML file."""
+        """Load a schema from a TOML file."""
         try:
             text = Path(path).read_text(encoding="utf-8")
         except OSError as error:
@@ -209,7 +210,7 @@ class Schema:
 
 
 def _quote(text: str) -> str:
-    """TOML basic string; JSON's escapes are valid there, and TOML wants DEL escaped too."""
+    """Quote text as a TOML basic string. JSON escapes are valid in TOML, which also requires DEL to be escaped."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -1,4 +1,4 @@
-"""What is made of public columns, at no privacy cost: spectrum, conditioning, whitening, random features."""
+"""Transformations of public columns, at no privacy cost: spectrum, conditioning, whitening, random features."""
 
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.feature_map import FeatureMap, IdentityMap

@@ -1,8 +1,8 @@
-r"""The spectrum of the public features, and the matrix that evens it out.
+r"""The conditioning matrix, which flattens the spectrum of the public features.
 
-With :math:`X = U S V^\top` the public feature matrix (a constant column added for the intercept), the paper
-trains on :math:`C x` with :math:`C = V S^{-1} V^\top` instead of on :math:`x`. Everything here reads public
-columns only, by type.
+Let :math:`X = U S V^\top` be the public feature matrix, with a constant column added for the intercept. The paper
+trains on :math:`C x` with :math:`C = V S^{-1} V^\top` instead of on :math:`x`. The functions in this module accept
+public columns only, enforced by type.
 """
 
 from dataclasses import dataclass
@@ -25,25 +25,25 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ConditioningMatrix:
-    r"""A linear map C on public features, chosen from public features alone.
+    r"""A linear map C of public features, computed from public features only.
 
-    Training sees :math:`z = C^\top x`; a weight :math:`\theta` on z acts on x as :math:`C\theta`.
+    Training uses :math:`z = C^\top x`. Weights :math:`\theta` for z correspond to weights :math:`C\theta` for x.
 
     Privacy
         Built from public columns only: no cost.
     Paper
-        Eq. ``cond_matrix``. Ours differs by the factor sqrt(n), which gives conditioned features a second moment
-        of one in every direction; by the constant column; and by leaving out directions without information, in
-        which case C is :math:`V S^{-1}` (a rotation of the paper's, with one parameter per direction).
+        Eq. ``cond_matrix``. Ours differs in three ways. A factor sqrt(n) gives conditioned features unit second
+        moments in every direction. There is a constant column. Collinear directions are dropped, in which case C is
+        :math:`V S^{-1}` (a rotation of the paper's matrix, with one parameter per direction).
 
     Parameters
     ----------
     matrix : array of shape (d, k)
-        C; the last row belongs to the constant column if there is one.
+        C. The last row belongs to the constant column, if there is one.
     inverse : array of shape (k, d)
-        Takes weights on x to weights on z.
+        Matrix that converts weights for x to weights for z.
     has_constant : bool
-        Whether the last row of ``matrix`` is the intercept's.
+        Whether the last row of ``matrix`` belongs to the intercept.
     """
 
     matrix: NDArray[np.float64]
@@ -52,21 +52,21 @@ class ConditioningMatrix:
 
     @classmethod
     def from_spectrum(cls, spectrum: Spectrum, *, exponent: float = 1.0, damping: float = 0.0) -> "ConditioningMatrix":
-        r"""The paper's C, or a gentler one.
+        r"""Compute the paper's C, or a version with less conditioning.
 
         .. math:: C = \gamma\, V (S^2/n + \mathrm{damping}\cdot\bar{s}^2)^{-\mathrm{exponent}/2} V^\top
 
-        with :math:`\bar{s}^2` the mean of :math:`S^2/n` and :math:`\gamma` such that conditioned features have a
-        mean square of one per direction.
+        where :math:`\bar{s}^2` is the mean of :math:`S^2/n`, and :math:`\gamma` is chosen so that conditioned features
+        have a mean square of one per direction.
 
         Parameters
         ----------
         spectrum : Spectrum
-            Of the public features.
+            Spectrum of the public features.
         exponent : float
-            1 evens the spectrum out, 0 leaves it as it is.
+            1 flattens the spectrum, 0 leaves it unchanged.
         damping : float
-            Keeps directions far below the mean from being blown up.
+            Limits the amplification of directions far below the mean.
 
         Examples
         --------
@@ -86,7 +86,7 @@ class ConditioningMatrix:
             )
         if not np.isfinite(gains).all():
             raise SchemaError(TOO_LARGE)
-        gains = gains / np.sqrt(np.mean(gains**2)) * np.sqrt(spectrum.num_records)  # of whitened directions
+        gains = gains / np.sqrt(np.mean(gains**2)) * np.sqrt(spectrum.num_records)  # scales of the whitened directions
         matrix, inverse = spectrum.whitening * gains, spectrum.coloring / gains[:, None]
         if spectrum.rank == spectrum.num_columns:
             matrix, inverse = matrix @ V.T, V @ inverse
@@ -94,12 +94,13 @@ class ConditioningMatrix:
 
     @classmethod
     def optimal(cls, public_features: PublicFeatures, *, constant: bool = True) -> "ConditioningMatrix":
-        r"""The C under which one noisy sum of labels has the least expected error.
+        r"""Compute the C for which a single noisy sum of labels has the least expected error.
 
         Noise that is spherical in conditioned features has covariance proportional to :math:`(C C^\top)^{-1}` in the
-        features themselves, with a size set by the longest conditioned row. The paper's C makes that covariance
-        :math:`X^\top X`. The best one, :func:`compute_noise_shape`, spends less on a few long rows:
-        :math:`C = C_0 Q^{-1/2}` with :math:`C_0` the paper's and Q the best covariance for its rows.
+        original features. The longest conditioned row determines its scale. The paper's C makes this covariance
+        :math:`X^\top X`. The optimal covariance, :func:`compute_noise_shape`, is less dominated by a few long rows. It
+        gives :math:`C = C_0 Q^{-1/2}`, where :math:`C_0` is the paper's matrix and Q the optimal covariance for its
+        rows.
 
         Privacy
             Built from public columns only: no cost.
@@ -107,9 +108,9 @@ class ConditioningMatrix:
         Parameters
         ----------
         public_features : PublicFeatures
-            The features.
+            Public feature rows, shape (n, d).
         constant : bool
-            Add a column of ones for the intercept.
+            Whether to add a column of ones for the intercept.
         """
         whitening = cls.from_spectrum(Spectrum.of(public_features, constant=constant))
         rows = whitening.transform(public_features)
@@ -119,12 +120,12 @@ class ConditioningMatrix:
 
     @classmethod
     def column_scaling(cls, spectrum: Spectrum) -> "ConditioningMatrix":
-        """Each column divided by its root mean square: what a careful user does before DPSGD."""
+        """Divide each column by its root mean square, as is good practice before DPSGD."""
         return cls(np.diag(1 / spectrum.column_scales), np.diag(spectrum.column_scales), spectrum.has_constant)
 
     @classmethod
     def identity(cls, spectrum: Spectrum) -> "ConditioningMatrix":
-        """Features as they are: the paper's DPSGD."""
+        """Leave the features unchanged, as in the paper's DPSGD."""
         eye = np.eye(spectrum.num_columns)
         return cls(eye, eye, spectrum.has_constant)
 
@@ -134,7 +135,7 @@ class ConditioningMatrix:
         return int(self.matrix.shape[1])
 
     def transform(self, public_features: PublicFeatures, *, dtype: DTypeLike = np.float64) -> NDArray[Any]:
-        """Conditioned features, shape (n, k)."""
+        """Compute conditioned features, shape (n, k)."""
         X = require_public(public_features, function="ConditioningMatrix.transform").values
         slope, offset = self._split()
         if X.shape[1] != len(slope):
@@ -146,13 +147,13 @@ class ConditioningMatrix:
         return conditioned
 
     def fold(self, weights: NDArray[Any]) -> NDArray[Any]:
-        """Weights on conditioned features, shape (..., k), as weights on the features themselves, (..., d)."""
+        """Convert weights for conditioned features, shape (..., k), to weights for original features, (..., d)."""
         return weights @ self.matrix.T
 
     def unfold(self, weights: NDArray[Any]) -> NDArray[Any]:
-        """Weights on the features, shape (..., d), as weights on conditioned features, (..., k)."""
+        """Convert weights for original features, shape (..., d), to weights for conditioned features, (..., k)."""
         return weights @ self.inverse.T
 
     def _split(self) -> tuple[NDArray[np.float64], NDArray[np.float64] | float]:
-        """Rows for the columns, and the row of the constant column."""
+        """Split the matrix into the rows of the columns and the row of the constant column."""
         return (self.matrix[:-1], self.matrix[-1]) if self.has_constant else (self.matrix, 0.0)

@@ -1,4 +1,4 @@
-"""From public columns to the numbers that a model is linear in."""
+"""Maps from public columns to the fixed features that a model is linear in."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,29 +9,29 @@ __all__ = ["FeatureMap", "IdentityMap"]
 
 
 class FeatureMap(Protocol):
-    """A map of public columns, fitted on public columns only.
+    """Map of public columns, fitted on public columns only.
 
     Privacy
-        Sees public columns and nothing else: no cost, and what comes out is public.
+        Reads public columns only: no cost. The output is public.
     """
 
     @property
     def num_added(self) -> int:
-        """Features beside the columns themselves."""
+        """Number of features in addition to the columns."""
 
     def transform(self, public_features: PublicFeatures) -> PublicFeatures:
-        """The columns, and the added features after them."""
+        """Return the columns followed by the added features."""
 
 
 @dataclass(frozen=True)
 class IdentityMap:
-    """Columns as they are."""
+    """Map that leaves the columns unchanged."""
 
     @property
     def num_added(self) -> int:
-        """None."""
+        """Number of added features, 0."""
         return 0
 
     def transform(self, public_features: PublicFeatures) -> PublicFeatures:
-        """The columns themselves."""
+        """Return the columns unchanged."""
         return require_public(public_features, function="IdentityMap.transform")

@@ -1,4 +1,4 @@
-"""The covariance of noise that costs least accuracy."""
+"""Noise covariance with the least expected error."""
 
 from typing import Any
 
@@ -9,31 +9,31 @@ __all__ = ["compute_noise_shape"]
 
 
 def compute_noise_shape(rows: NDArray[Any], *, num_rounds: int = 300, tolerance: float = 0.01) -> NDArray[np.float64]:
-    r"""Root A of the noise covariance :math:`Q = A A^\top` with the least expected error for whitened rows.
+    r"""Compute a root A of the noise covariance :math:`Q = A A^\top` with the least expected error for whitened rows.
 
-    Minimises :math:`\mathrm{tr}\,Q` subject to :math:`u_i^\top Q^{-1} u_i \le 1` for all rows: the optimum is
-    :math:`Q = (\sum_i \lambda_i u_i u_i^\top)^{1/2}`, found by iterating
+    Minimises :math:`\mathrm{tr}\,Q` subject to :math:`u_i^\top Q^{-1} u_i \le 1` for all rows. The optimum is
+    :math:`Q = (\sum_i \lambda_i u_i u_i^\top)^{1/2}`. It is found by iterating
     :math:`\lambda_i \leftarrow \lambda_i\, u_i^\top Q^{-1} u_i`.
 
     Privacy
-        Reads conditioned public rows only: no cost. Any positive definite answer is safe, the best one or not, because
-        the caller calibrates to the longest row under it.
+        Reads conditioned public rows only: no cost. Any positive definite result is safe, optimal or not, because the
+        caller calibrates the noise to the longest row in its coordinates.
 
     Parameters
     ----------
     rows : array of shape (n, k)
-        Whitened rows, with the identity as Gram matrix.
+        Whitened rows, whose Gram matrix is the identity.
     num_rounds : int
-        Rounds at most.
+        Maximum number of iterations.
     tolerance : float
-        Stop when the expected error is within this share of the least possible.
+        Stop when the expected error is within this fraction of the optimum.
     """
     weights = np.ones(len(rows))
     for _ in range(num_rounds):
         squared, V = np.linalg.eigh((rows * weights[:, None]).T @ rows)
         values = np.sqrt(np.maximum(squared, squared[-1] * 1e-12))  # eigenvalues of Q
         lengths = (((rows @ V) ** 2) / values).sum(axis=1)
-        # Weights bound every feasible trace from below by tr(Q)^2 / sum(weights); Q itself needs tr(Q) max(lengths).
+        # The weights bound every feasible trace from below by tr(Q)^2 / sum(weights). Q attains tr(Q) max(lengths).
         if lengths.max() * weights.sum() <= (1 + tolerance) * values.sum():
             break
         weights = weights * lengths

@@ -1,7 +1,7 @@
-r"""Public columns widened by random hidden units: a nonlinear model that is linear in what has to be learned.
+r"""Random hidden units on public columns, which give a nonlinear model that is linear in its parameters.
 
-The hidden units :math:`\tanh(w_k^\top z + b_k)` see standardised columns z. Their weights are drawn from a fixed seed
-and never trained, so they are public, and so are the expanded rows.
+The hidden units are :math:`\tanh(w_k^\top z + b_k)`, where z are standardised columns. Their weights are drawn from a
+fixed seed and never trained, so both the weights and the expanded rows are public.
 """
 
 import math
@@ -14,7 +14,7 @@ from conddp.data.parts import PublicFeatures, require_public
 
 __all__ = ["RandomFeatures"]
 
-HIDDEN_GAIN = 1.5  # standard deviation of what enters a hidden unit, for columns of unit variance
+HIDDEN_GAIN = 1.5  # standard deviation of the input of a hidden unit, for columns of unit variance
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class RandomFeatures:
     Parameters
     ----------
     weights : array of shape (width, d)
-        Of the columns themselves, in their own units.
+        Weights for the original columns, in their own units.
     biases : array of shape (width,)
-        All zero for a model without an intercept.
+        Biases; all zero for a model without an intercept.
     """
 
     weights: NDArray[np.float64]
@@ -39,18 +39,18 @@ class RandomFeatures:
     def of(
         cls, public_features: PublicFeatures, width: int, *, constant: bool = True, seed: int = 0
     ) -> "RandomFeatures":
-        """Units for these columns.
+        """Draw hidden units for these columns.
 
         Parameters
         ----------
         public_features : PublicFeatures
-            The columns.
+            Public feature rows, shape (n, d).
         width : int
             Number of hidden units.
         constant : bool
-            Whether the model has an intercept; without one the units are odd functions of the columns.
+            Whether the model has an intercept. Without one, the units are odd functions of the columns.
         seed : int
-            Of the weights.
+            Seed of the weights.
         """
         X = require_public(public_features, function="RandomFeatures.of").values
         center = X.mean(axis=0, dtype=np.float64) if constant else np.zeros(X.shape[1])
@@ -68,7 +68,7 @@ class RandomFeatures:
         return len(self.biases)
 
     def transform(self, public_features: PublicFeatures) -> PublicFeatures:
-        """The columns and the hidden units beside them."""
+        """Return the columns followed by the outputs of the hidden units."""
         public = require_public(public_features, function="RandomFeatures.transform")
         X = public.values.astype(np.float64, copy=False)
         hidden = X @ self.weights.T

@@ -16,25 +16,25 @@ __all__ = ["Spectrum"]
 
 @dataclass(frozen=True)
 class Spectrum:
-    r"""Singular values and right singular vectors of the public feature matrix, without its left ones.
+    r"""Singular values and right singular vectors of the public feature matrix.
 
-    Computed from the Gram matrix, so that the features may arrive in chunks and are read once. Columns are centred
-    (where there is a constant column) and scaled to unit variance before the decomposition, and back after it: rank and
-    accuracy then do not depend on the units and the origins in which columns are written.
+    They are computed from the Gram matrix, so the features can arrive in chunks and are read once. Columns are centred
+    (if there is a constant column) and scaled to unit variance before the decomposition, and the transformation is
+    undone afterwards. Rank and accuracy therefore do not depend on the units and origins of the columns.
 
     Privacy
         Reads public columns only: no cost.
     Symbols
-        :math:`S`: ``singular_values``, shape (rank,), falling.  :math:`V`: ``right_vectors``, shape (d, rank).
+        :math:`S`: ``singular_values``, shape (rank,), decreasing.  :math:`V`: ``right_vectors``, shape (d, rank).
         :math:`V S^{-1}`: ``whitening``.  :math:`S V^\top`: ``coloring``, shape (rank, d).
 
     Parameters
     ----------
     singular_values, right_vectors : arrays
-        As above; directions without information (duplicate or zero columns, d > n) are left out.
+        As above. Collinear directions (duplicate or zero columns, d > n) are dropped.
     whitening, coloring : arrays
-        Products that keep their digits where those of S and V would lose them: columns far from zero make S range over
-        more than floating point can hold.
+        As above. They are stored because products of S and V would lose precision: with columns far from zero, S can
+        span more orders of magnitude than floating point resolves.
     num_records : int
         Number of records n.
     column_scales : array of shape (d,)
@@ -59,17 +59,17 @@ class Spectrum:
         constant: bool = True,
         tolerance: float = 1e-6,
     ) -> "Spectrum":
-        """Spectrum of public features, or of an iterator over chunks of them, in one pass.
+        """Compute the spectrum of public features, or of an iterator over chunks of them, in one pass.
 
         Parameters
         ----------
         public_features : PublicFeatures or iterable of PublicFeatures
-            The features, whole or in chunks of rows.
+            Public features, whole or in chunks of rows.
         constant : bool
-            Add a column of ones for the intercept.
+            Whether to add a column of ones for the intercept.
         tolerance : float
-            Directions whose singular value, with columns centred and scaled, is below this fraction of the largest
-            carry no information and are left out.
+            Directions are dropped as collinear if their singular value, with columns centred and scaled, is below this
+            fraction of the largest.
 
         Examples
         --------
@@ -81,7 +81,7 @@ class Spectrum:
         moments = Standardization.of(public_features, constant=constant, function="Spectrum.of")
         num_records, center, variance, scales = moments.num_records, moments.center, moments.variance, moments.scale
         gram = moments.gram
-        if constant:  # the column of ones is orthogonal to columns that are centred
+        if constant:  # the column of ones is orthogonal to centred columns
             gram = np.pad(gram, (0, 1))
             gram[-1, -1] = num_records
             center, variance, scales = np.append(center, 0.0), np.append(variance, 1.0), np.append(scales, 1.0)
@@ -92,8 +92,8 @@ class Spectrum:
         # Columns of `whitening` make X W orthonormal. Its singular values are 1 / S and its left vectors V, which
         # is more accurate than an eigendecomposition of the unscaled Gram matrix.
         whitening = (rotation[:, keep] / np.sqrt(squared[keep])) / scales[:, None]
-        basis = rotation[:, keep] * scales[:, None]  # of the space of rows
-        if constant:  # back from centred columns to the columns themselves
+        basis = rotation[:, keep] * scales[:, None]  # basis of the row space
+        if constant:  # from centred columns back to the original columns
             whitening[-1] -= center[:-1] @ whitening[:-1]
             basis[:-1] += np.outer(center[:-1], basis[-1])
         if not keep.all():
@@ -104,8 +104,8 @@ class Spectrum:
         order = np.argsort(inverse_values)
         rotated = rotated[order]
         values = 1 / np.maximum(inverse_values[order], np.finfo(np.float64).tiny)
-        # The upper half of a spectrum that spans more than floating point holds is lost in the whitening's values, the
-        # lower half in the coloring's.
+        # If the spectrum spans more than floating point resolves, `whitening` is inaccurate for its upper half and
+        # `coloring` for its lower half.
         upper = values > np.sqrt(values[0]) * np.sqrt(values[-1])
         values[upper] = np.linalg.svd(coloring, compute_uv=False)[upper]
         with np.errstate(over="ignore"):
@@ -124,15 +124,15 @@ class Spectrum:
 
     @property
     def num_columns(self) -> int:
-        """Number of columns d, the constant column included."""
+        """Number of columns d, including the constant column."""
         return len(self.column_scales)
 
     @property
     def rank(self) -> int:
-        """Number of directions that carry information."""
+        """Number of directions that are not collinear."""
         return len(self.singular_values)
 
     @property
     def condition_number(self) -> float:
-        """Largest over smallest singular value."""
+        """Ratio of the largest to the smallest singular value."""
         return float(self.singular_values[0] / self.singular_values[-1])

@@ -1,4 +1,4 @@
-"""Centres, scales and correlations of public columns: the one pass behind conditioning and whitening."""
+"""Means, scales and correlations of public columns, computed in one pass for conditioning and whitening."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from conddp.errors import SchemaError
 
 __all__ = ["Standardization"]
 
-ROWS_AT_ONCE = 65536  # of the feature matrix, when the Gram matrix is summed or features are multiplied by C
+ROWS_AT_ONCE = 65536  # rows per block when the Gram matrix is summed or features are multiplied by C
 TOO_LARGE = "a public column is too large to be squared in floating point. Scale it down."
 
 
 @dataclass(frozen=True)
 class Standardization:
-    """Moments of public columns, centred where the model has an intercept.
+    """Moments of public columns, which are centred if the model has an intercept.
 
     Privacy
         Reads public columns only: no cost.
@@ -28,13 +28,13 @@ class Standardization:
     num_records : int
         Number of records n.
     center, variance : arrays of shape (d,)
-        Mean of each column, or zero without an intercept, and mean square about it.
+        Mean of each column (zero without an intercept), and mean squared deviation from it.
     varies : array of shape (d,)
-        Whether a column varies by more than rounding.
+        Whether a column varies by more than rounding errors.
     scale : array of shape (d,)
-        Root of the variance; 1 for a column that does not vary.
+        Square root of the variance; 1 for a constant column.
     gram : array of shape (d, d)
-        Gram matrix of the standardised columns; zero for those that do not vary.
+        Gram matrix of the standardised columns; zero for constant columns.
     """
 
     num_records: int
@@ -48,19 +48,19 @@ class Standardization:
     def of(
         cls, public_features: PublicFeatures | Iterable[PublicFeatures], *, constant: bool, function: str
     ) -> "Standardization":
-        """Moments of public features, or of an iterator over chunks of them, in one pass.
+        """Compute moments of public features, or of an iterator over chunks of them, in one pass.
 
-        With an intercept a rough mean of every column is taken off first, so that columns far from zero, such as
-        dates, keep their digits.
+        With an intercept, an approximate mean of every column is subtracted first, so that columns far from zero, such
+        as dates, do not lose precision.
 
         Parameters
         ----------
         public_features : PublicFeatures or iterable of PublicFeatures
-            The features, whole or in chunks of rows.
+            Public features, whole or in chunks of rows.
         constant : bool
-            Whether columns are centred.
+            Whether to centre the columns.
         function : str
-            Who asks, for messages.
+            Name of the calling function, for error messages.
         """
         gram, total, shift, n = _sum_moments(public_features, constant=constant, function=function)
         center = np.zeros(len(gram))
@@ -78,7 +78,7 @@ class Standardization:
 def _sum_moments(
     public_features: PublicFeatures | Iterable[PublicFeatures], *, constant: bool, function: str
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], int]:
-    """Sums of outer products and of rows, what was taken off the columns before, and the number of rows."""
+    """Sums of outer products and of rows, the shift that was subtracted from the columns, and the number of rows."""
     gram: NDArray[np.float64] | None = None
     total = shift = np.zeros(0)
     num_records = 0

@@ -1,8 +1,9 @@
-r"""Whitened public rows, and how much each of their directions varies.
+r"""Whitened public rows, and the variance of each of their directions.
 
-Columns are centred (where the model has an intercept) and scaled to unit variance, rotated to their principal axes, and
-each axis is scaled to unit second moment. Nothing here depends on the units of the columns. The whitened rows
-:math:`u_i` have :math:`\tfrac1n \sum_i u_i u_i^\top = I`: least squares is :math:`\theta = \tfrac1n \sum_i y_i u_i`.
+Columns are centred (if the model has an intercept), scaled to unit variance and rotated to their principal axes. Each
+axis is then scaled to unit second moment. The result does not depend on the units of the columns. The whitened rows
+:math:`u_i` satisfy :math:`\tfrac1n \sum_i u_i u_i^\top = I`, so the least-squares solution is
+:math:`\theta = \tfrac1n \sum_i y_i u_i`.
 """
 
 from collections.abc import Callable
@@ -24,18 +25,19 @@ class WhitenedRows:
     """Whitened public rows in principal directions. All rows are kept in memory.
 
     Privacy
-        Built from public columns only: no cost. That rows are of this type is what tells a release that they are
-        public; rows with private columns in them are :class:`~conddp.newton.private_columns.PrivateRows`.
+        Built from public columns only: no cost. A release recognises public rows by this type; rows that include
+        private columns have the type :class:`~conddp.newton.private_columns.PrivateRows`.
 
     Parameters
     ----------
     values : array of shape (n, k)
-        Whitened rows u; the first column is the constant, if there is one.
+        Whitened rows u. The first column is the constant, if there is one.
     variances : array of shape (k,)
-        Variance of each direction before whitening, for columns of unit variance, divided by their mean; 1 for the
-        constant.
+        Variance of each direction before whitening, for columns of unit variance, divided by the mean over all
+        directions; 1 for the constant.
     matrix : array of shape (d, k)
-        Takes coefficients of directions to weights of columns; the last row belongs to the constant column.
+        Matrix that converts coefficients of directions to weights of columns. The last row belongs to the constant
+        column, if there is one.
     has_constant : bool
         Whether the first direction is the constant.
     """
@@ -47,7 +49,7 @@ class WhitenedRows:
 
     @classmethod
     def of(cls, public_features: PublicFeatures, *, constant: bool = True, tolerance: float = 1e-6) -> "WhitenedRows":
-        """Whitened rows of public features; collinear columns are dropped.
+        """Whiten public features and drop collinear directions.
 
         Examples
         --------
@@ -75,16 +77,17 @@ class WhitenedRows:
         return cls(values, np.concatenate([np.ones(int(constant)), variances]), matrix, constant)
 
     def complement(self, columns: Callable[[slice], NDArray[np.float64]], *, at_most: int) -> "WhitenedRows":
-        """Directions of further public columns in what these rows leave of them, orthogonal to these.
+        """Compute directions of additional public columns, orthogonal to the existing directions.
 
-        The columns are not standardised: those that vary more count for more.
+        The columns are not standardised, so columns with a larger variance have more influence.
 
         Parameters
         ----------
         columns : callable
-            The columns for a span of the records.
+            Function that returns the columns for a span of the records.
         at_most : int
-            The directions that vary most are kept, and none that has less than a millionth of the columns' variance.
+            Maximum number of directions. Those with the largest variance are kept. Directions with less than a
+            millionth of the total variance of the columns are dropped.
         """
         n = len(self.values)
 
@@ -95,7 +98,7 @@ class WhitenedRows:
         along, gram = run_pass(sum_block, self.values, block_size=BLOCK_SIZE // 4)
         squared, rotation = np.linalg.eigh(gram - along.T @ along)
         varying = np.trace(gram) - (along[0] @ along[0] if self.has_constant else 0.0)
-        least = max(1e-6 * varying, 1e-12 * np.trace(gram))  # less than that is rounding
+        least = max(1e-6 * varying, 1e-12 * np.trace(gram))  # smaller values are rounding errors
         keep = np.flatnonzero(squared > least)[::-1][:at_most]
         matrix = rotation[:, keep] / np.sqrt(squared[keep])
         values = np.empty((n, len(keep)))
@@ -105,11 +108,11 @@ class WhitenedRows:
         return WhitenedRows(values, variances, matrix, has_constant=False)
 
     def join(self, added: "WhitenedRows") -> "WhitenedRows":
-        """These rows with further directions beside them; ``matrix`` stays that of the columns themselves."""
+        """Append directions to these rows. ``matrix`` still refers to the original directions only."""
         values = np.hstack([self.values, added.values])
         return WhitenedRows(values, np.concatenate([self.variances, added.variances]), self.matrix, self.has_constant)
 
     @property
     def num_directions(self) -> int:
-        """Number of directions k, the constant included."""
+        """Number of directions k, including the constant."""
         return int(self.values.shape[1])

@@ -1,4 +1,4 @@
-"""Models: from features to a prediction, with gradients in closed form."""
+"""Model heads, which map features to a prediction and have gradients in closed form."""
 
 from conddp.heads.checking import check_head
 from conddp.heads.factorization import FactorizationMachine

@@ -16,22 +16,22 @@ __all__ = ["FactorizationMachine"]
 
 @dataclass(frozen=True)
 class FactorizationMachine(Head):
-    r"""Linear terms and products of features through ``rank`` factors.
+    r"""Factorisation machine: linear terms plus products of features through ``rank`` factors.
 
     .. math:: f = u_0 + \tfrac12 \sum_{k=1}^{r} (-1)^{k+1} u_k^2, \qquad u = \Theta x
 
     Paper
-        "Models with linear input transformations"; the machine of Rendle (2010) sums products of different features
-        only. Ours keeps the squares, because a linear map of the features mixes squares and products and the model
-        must not depend on the coordinates (C could not be folded into its weights otherwise), and alternates the
-        sign of the factors, because a sum of squares alone could only bend upwards.
+        "Models with linear input transformations". Rendle's (2010) machine sums products of different features only.
+        Ours differs in two ways. It keeps the squares, because a linear map of the features mixes squares and products:
+        without them, C could not be folded into the weights. It alternates the sign of the factors, because a sum of
+        squares alone is convex.
 
     Parameters
     ----------
     rank : int
         Number of factors.
     initial_scale : float
-        Standard deviation of u at the start, for features of unit second moment.
+        Initial standard deviation of u, for features of unit second moment.
     """
 
     summary: ClassVar[str] = r"$f = u_0 + \tfrac12 \sum_{k=1}^{r} (-1)^{k+1} u_k^2$"
@@ -47,11 +47,11 @@ class FactorizationMachine(Head):
         positive(initial_scale=self.initial_scale)
 
     def layout(self, num_public: int, num_private: int) -> Layout:
-        """One linear weight and ``rank`` factors per column."""
+        """Return a layout with one linear weight and ``rank`` factors per column."""
         return Layout(input_shapes(1 + self.rank, num_public, num_private))
 
     def initialize(self, layout: Layout, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Linear weights zero, factors small: products need a start that is not flat."""
+        """Return zero linear weights and small random factors, since the gradient of the products vanishes at zero."""
         parameters: NDArray[np.float64] = np.zeros((1, layout.size))
         weights = layout.views(parameters)
         columns = sum(shape[1] for shape in layout.shapes.values())
@@ -60,7 +60,7 @@ class FactorizationMachine(Head):
         return parameters.ravel()
 
     def forward(self, weights: Weights, inputs: Inputs) -> Trace:
-        """Predictions and gradient norms of all records."""
+        """Compute predictions and gradient norms of all records."""
         xp = inputs.xp
         embedded = apply_input_layer(weights, inputs.public, inputs.private)
         slopes = self._slopes(xp, embedded)
@@ -73,13 +73,13 @@ class FactorizationMachine(Head):
         sum_input_layer(inputs, coefficients[:, None, :] * slopes, out)
 
     def predict(self, weights: Weights, public: Array, private: Array | None) -> Array:
-        """Predictions alone, shape (K, n)."""
+        """Compute predictions only, shape (K, n)."""
         xp = array_api_compat.array_namespace(public)
         embedded = apply_input_layer(weights, public, private)
         return self._combine(xp, embedded, self._slopes(xp, embedded))
 
     def _slopes(self, xp: Any, embedded: Array) -> Array:
-        """Derivative of f by u: 1 for the linear term, +u or -u for the factors."""
+        """Derivative of f with respect to u: 1 for the linear term, +u or -u for the factors."""
         values = [0.0] + [(-1.0) ** k for k in range(self.rank)]
         signs = xp.asarray(values, dtype=embedded.dtype, device=embedded.device)
         slopes = embedded * signs[None, :, None]

@@ -1,4 +1,4 @@
-"""Parameters moved between conditioned features and the features themselves."""
+"""Conversion of parameters between conditioned and original features."""
 
 from typing import Any
 
@@ -19,10 +19,10 @@ def move_parameters(
     source: ConditioningMatrix,
     target: ConditioningMatrix | None = None,
 ) -> NDArray[Any]:
-    """Parameters (K, P) on features conditioned by ``source`` as parameters on features conditioned by ``target``.
+    """Convert parameters (K, P) for features conditioned by ``source`` to features conditioned by ``target``.
 
-    Without a target, on the public features themselves (the constant column included). Predictions stay the same:
-    only the public block of the input layer changes, by :meth:`ConditioningMatrix.fold` and ``unfold``.
+    Without a target, the result is in terms of the original public features, including the constant column. Predictions
+    do not change. Only the public block of the input layer changes, by :meth:`ConditioningMatrix.fold` and ``unfold``.
     """
     before = head.layout(source.num_parameters, num_private)
     columns = len(source.matrix) if target is None else target.num_parameters

@@ -1,18 +1,18 @@
 r"""Model heads with closed-form per-example gradients.
 
 Every head starts with a linear input layer :math:`u = \Theta_{pub} x_{pub} + \Theta_{priv} x_{priv}` that keeps
-public and private columns apart, and computes a scalar prediction :math:`f` from :math:`u`. The loss of a record is
-:math:`\tfrac12 (f - y)^2`, so its gradient is its residual times :math:`J_i = \partial f / \partial\theta`. For
-layers that are matrices, :math:`J_i` is an outer product per layer, and therefore
+public and private columns apart, and computes a scalar prediction :math:`f` from :math:`u`. The gradient of the loss of
+a record is :math:`-r_i J_i`, where :math:`r_i` is its residual (:mod:`conddp.losses`) and
+:math:`J_i = \partial f / \partial\theta`. For matrix layers, :math:`J_i` is one outer product per layer. Therefore
 
 * its norm is a product of two vector norms per layer, and
 * a weighted sum of all :math:`J_i` is one matrix product per layer,
 
-so that per-example gradients are never formed.
+and per-example gradients are never formed.
 
-Arrays carry a leading axis of K configurations, trained at once on the same records: parameters are one flat array
-of shape (K, P), activations have shape (K, width, n). Everything is written against the array API and runs on NumPy
-arrays and torch tensors alike.
+Arrays have a leading axis of K configurations, which are trained together on the same records. Parameters are one flat
+array of shape (K, P), and activations have shape (K, width, n). The code uses the array API and runs on NumPy arrays
+and torch tensors.
 """
 
 from abc import ABC, abstractmethod
@@ -36,23 +36,23 @@ Array = Any  # a NumPy array or a torch tensor
 Weights = Mapping[str, Array]
 OptimizerName = Literal["sgd", "adam"]
 
-SMALLEST_NORM = 1e-15  # shorter gradients are treated as this long: their squares may underflow in float32
+SMALLEST_NORM = 1e-15  # lower bound on gradient norms, because their squares may underflow in float32
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a head sees of the records: conditioned public columns and scaled private ones.
+    """Inputs of a head: conditioned public columns and scaled private columns.
 
     Parameters
     ----------
     public : array of shape (n, d_pub)
-        Conditioned public features, the constant column included.
+        Conditioned public features, including the constant column.
     private : array of shape (n, d_priv) or None
         Private features, clamped and scaled by their declared bounds.
     row_norms : array of shape (n,)
-        Euclidean norm of each whole row; made by :meth:`of`.
+        Euclidean norm of each row over public and private columns; computed by :meth:`of`.
     xp : module
-        The array namespace of all of them.
+        Array namespace of the arrays.
     """
 
     public: Array
@@ -62,7 +62,7 @@ class Inputs:
 
     @classmethod
     def of(cls, public: Array, private: Array | None = None) -> "Inputs":
-        """Inputs with their row norms.
+        """Create inputs and compute their row norms.
 
         Raises
         ------
@@ -72,7 +72,7 @@ class Inputs:
         xp = array_api_compat.array_namespace(public)
         largest = float(xp.finfo(public.dtype).max) ** 0.25
         if public.shape[0] * public.shape[1] and float(xp.max(xp.abs(public))) > largest:
-            raise SchemaError(f"a public feature exceeds {largest:.0e} in size. Scale the column down.")
+            raise SchemaError(f"a public feature exceeds {largest:.0e} in absolute value. Scale the column down.")
         squared = xp.sum(public * public, axis=1)
         if private is not None:
             squared = squared + xp.sum(private * private, axis=1)
@@ -84,14 +84,14 @@ class Inputs:
         return 0 if self.private is None else self.private.shape[1]
 
     def take(self, index: Array) -> "Inputs":
-        """The records at these positions."""
+        """Select the records at these positions."""
         private = None if self.private is None else self.private[index]
         return Inputs(self.public[index], private, self.row_norms[index], self.xp)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each named weight lies in the flat parameter vector."""
+    """Shapes of the named weights and their positions in the flat parameter vector."""
 
     shapes: Mapping[str, tuple[int, ...]]
     spans: Mapping[str, slice] = field(init=False, repr=False)
@@ -110,23 +110,23 @@ class Layout:
         return sum(int(np.prod(shape)) for shape in self.shapes.values())
 
     def views(self, parameters: Array) -> dict[str, Array]:
-        """Named weights of shape (K, ...) that share memory with ``parameters`` of shape (K, P)."""
+        """Return named weights of shape (K, ...) that share memory with ``parameters`` of shape (K, P)."""
         K = parameters.shape[0]
         return {name: parameters[:, self.spans[name]].reshape((K, *shape)) for name, shape in self.shapes.items()}
 
 
 @dataclass
 class Trace:
-    """What one pass over the records leaves behind.
+    """Result of a forward pass over the records.
 
     Parameters
     ----------
     predictions : array of shape (K, n)
-        f of each record.
+        Prediction f of each record.
     jacobian_norms : array of shape (K, n) or (n,)
-        Norm of the gradient of f by all parameters, for each record.
+        Norm of the gradient of f with respect to all parameters, for each record.
     layers : list
-        What the head needs again to sum gradients.
+        Intermediate values that the head reuses to sum gradients.
     """
 
     predictions: Array
@@ -135,25 +135,25 @@ class Trace:
 
 
 class Linearity(Enum):
-    """What the prediction of a head is linear in."""
+    """Whether the prediction of a head is linear in the columns, in fixed features, or in neither."""
 
-    COLUMNS = "columns"  # a weighted sum of the columns: it has coefficients, and algorithms for linear models fit it
-    FEATURES = "features"  # a weighted sum of known public features (:meth:`Head.make_features`)
+    COLUMNS = "columns"  # a weighted sum of the columns: it has coefficients, and linear algorithms can fit it
+    FEATURES = "features"  # a weighted sum of fixed public features (:meth:`Head.make_features`)
     NOTHING = "nothing"
 
 
 @dataclass(frozen=True)
 class DescentDefaults:
-    """Settings of noisy gradient descent for a head, where the user names none.
+    """Default settings of noisy gradient descent for a head.
 
     Parameters
     ----------
     steps : mapping
-        For each update rule: number of full-batch steps, and learning rate.
+        Number of full-batch steps and learning rate, for each optimizer.
     conditioned_optimizer : {"sgd", "adam"}
-        The update rule for conditioned public columns.
+        Optimizer for conditioned public columns.
     clip_residual : float, optional
-        The residual, in units of the label's range, at which a typical record is clipped; None chooses it from the
+        Residual, in units of the label range, at which a typical record is clipped. None chooses it according to the
         noise.
     """
 
@@ -163,31 +163,31 @@ class DescentDefaults:
 
 
 class Head(ABC):
-    """From features to a prediction, with gradients in closed form. A subclass is a frozen dataclass of its settings.
+    """Model that maps features to a prediction, with gradients in closed form.
 
-    Five methods make a head; the rest has defaults that suit a network. Add an instance to :data:`HEADS` to use it by
-    name and to load saved models that have it.
+    A subclass is a frozen dataclass of its settings. It must implement five methods; the defaults of the others suit a
+    network. Add an instance to :data:`HEADS` to use the head by name and to load saved models that contain it.
     """
 
-    summary: ClassVar[str] = ""  # its prediction, in a cell of the tables
+    summary: ClassVar[str] = ""  # formula of the prediction, for tables
     linear_in: ClassVar[Linearity] = Linearity.NOTHING
     descent: ClassVar[DescentDefaults] = DescentDefaults({"sgd": (128, 0.3), "adam": (256, 0.01)})
 
     @abstractmethod
     def layout(self, num_public: int, num_private: int) -> Layout:
-        """Names and shapes of the weights for so many input columns.
+        """Return names and shapes of the weights for the given numbers of input columns.
 
-        The input layer's weights are called "public", of shape (width, num_public), and "private", if there are private
-        columns.
+        The weights of the input layer are named "public", of shape (width, num_public), and "private", of shape
+        (width, num_private), if there are private columns.
         """
 
     @abstractmethod
     def initialize(self, layout: Layout, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Initial parameters, shape (P,), drawn without looking at data."""
+        """Return initial parameters, shape (P,), independent of the data."""
 
     @abstractmethod
     def forward(self, weights: Weights, inputs: Inputs) -> Trace:
-        """Predictions and gradient norms of all records."""
+        """Compute predictions and gradient norms of all records."""
 
     @abstractmethod
     def vjp(self, weights: Weights, inputs: Inputs, trace: Trace, coefficients: Array, out: Weights) -> None:
@@ -195,16 +195,16 @@ class Head(ABC):
 
     @abstractmethod
     def predict(self, weights: Weights, public: Array, private: Array | None) -> Array:
-        """Predictions alone, shape (K, n)."""
+        """Compute predictions only, shape (K, n)."""
 
     def make_features(self, public_features: PublicFeatures, *, constant: bool) -> FeatureMap:
-        """The known features that the head is linear in, where :attr:`linear_in` is not ``NOTHING``."""
+        """Return the fixed features that the head is linear in, if :attr:`linear_in` is not ``NOTHING``."""
         raise NotImplementedError(f"{type(self).__name__} is not linear in known features.")
 
     def make_parameters(
         self, weights: NDArray[np.float64], features: FeatureMap, *, num_public: int, constant: bool
     ) -> NDArray[np.float64]:
-        """Parameters from the weights of columns, added features, the constant, and private columns, in this order."""
+        """Make parameters from the weights of columns, added features, constant and private columns, in this order."""
         raise NotImplementedError(f"{type(self).__name__} is not linear in known features.")
 
 

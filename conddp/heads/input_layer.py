@@ -8,7 +8,7 @@ __all__ = ["apply_input_layer", "at_least", "input_shapes", "squared_norms", "su
 
 
 def input_shapes(width: int, num_public: int, num_private: int) -> dict[str, tuple[int, ...]]:
-    """Shapes of the public and of the private block of weights."""
+    """Return the shapes of the public and private blocks of weights."""
     shapes: dict[str, tuple[int, ...]] = {"public": (width, num_public)}
     if num_private:
         shapes["private"] = (width, num_private)
@@ -16,7 +16,7 @@ def input_shapes(width: int, num_public: int, num_private: int) -> dict[str, tup
 
 
 def apply_input_layer(weights: Weights, public: Array, private: Array | None) -> Array:
-    """U of shape (K, width, n), by one matrix product for all configurations."""
+    """Compute the outputs u, shape (K, width, n), with one matrix product for all configurations."""
     K, width, columns = weights["public"].shape
     embedded = weights["public"].reshape((K * width, columns)) @ public.T
     if private is not None:
@@ -25,7 +25,7 @@ def apply_input_layer(weights: Weights, public: Array, private: Array | None) ->
 
 
 def sum_input_layer(inputs: Inputs, deltas: Array, out: Weights) -> None:
-    """Sum over records of delta (K, width, n) times input row, into the input layer's weights."""
+    """Sum delta (K, width, n) times input row over records, and write the sums to the input layer of ``out``."""
     K, width, n = deltas.shape
     flat = deltas.reshape((K * width, n))
     out["public"][...] = (flat @ inputs.public).reshape((K, width, inputs.public.shape[1]))
@@ -34,10 +34,10 @@ def sum_input_layer(inputs: Inputs, deltas: Array, out: Weights) -> None:
 
 
 def squared_norms(xp: Any, columns: Array) -> Array:
-    """Squared norm of each record's vector: (K, width, n) to (K, n)."""
+    """Compute the squared norm of the vector of each record: (K, width, n) to (K, n)."""
     return xp.vecdot(columns, columns, axis=1)
 
 
 def at_least(xp: Any, norms: Array) -> Array:
-    """Norms kept away from zero, so that a division by them is finite."""
+    """Bound norms away from zero, so that divisions by them are finite."""
     return xp.maximum(norms, SMALLEST_NORM)

@@ -1,4 +1,4 @@
-"""Gradients of a head's predictions, a row for each record."""
+"""Jacobian of the predictions of a head, one row per record."""
 
 from typing import Any
 
@@ -15,27 +15,28 @@ JACOBIANS_AT_ONCE = 64
 def compute_jacobian(
     head: Head, layout: Layout, parameters: NDArray[Any], inputs: Inputs, combine: NDArray[Any] | None = None
 ) -> NDArray[Any]:
-    """Gradient of the prediction by all parameters, a row for each record: shape (n, P).
+    """Compute the gradient of the prediction with respect to all parameters, one row per record: shape (n, P).
 
-    For the few uses that need the rows themselves. Where a sum of them will do, ``vjp`` is far cheaper.
+    Use this only if individual rows are needed. For a weighted sum of rows, ``vjp`` is far cheaper.
 
     Parameters
     ----------
     head, layout : Head, Layout
-        The model.
+        Model and its layout.
     parameters : array of shape (P,)
-        Where the gradient is taken.
+        Parameters at which to compute the gradient.
     inputs : Inputs
-        The records, as NumPy arrays.
+        Features of the records, as NumPy arrays.
     combine : array of shape (P, m), optional
-        Takes every row to m combinations of its entries, so that a large Jacobian is never held in memory.
+        Matrix that multiplies every row, so that the result has shape (n, m) and a large Jacobian is never held in
+        memory.
     """
     weights, n = layout.views(parameters[None]), len(inputs.public)
     parts = []
     for start in range(0, n, JACOBIANS_AT_ONCE):
         some = inputs.take(slice(start, start + JACOBIANS_AT_ONCE))
         count = len(some.public)
-        rows = np.zeros((count, layout.size))  # one weighted sum for each record, with a single weight of one
+        rows = np.zeros((count, layout.size))  # one weighted sum per record, with weight one for that record only
         head.vjp(weights, some, head.forward(weights, some), np.eye(count), layout.views(rows))
         parts.append(rows if combine is None else rows @ combine)
     return np.concatenate(parts)

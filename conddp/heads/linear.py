@@ -18,8 +18,8 @@ __all__ = ["Linear"]
 class Linear(Head):
     r"""Linear regression: :math:`f = \theta_{pub}^\top x_{pub} + \theta_{priv}^\top x_{priv}`.
 
-    The gradient norm of a record is the norm of its row, whatever the parameters, so clipping a gradient is clamping
-    its residual.
+    The gradient norm of a record is the absolute residual times the norm of its row, for all parameters. Clipping the
+    gradient is therefore the same as clamping the residual at a fixed limit.
     """
 
     summary: ClassVar[str] = "$f = u$"
@@ -29,15 +29,15 @@ class Linear(Head):
     )
 
     def layout(self, num_public: int, num_private: int) -> Layout:
-        """One weight per column."""
+        """Return a layout with one weight per column."""
         return Layout(input_shapes(1, num_public, num_private))
 
     def initialize(self, layout: Layout, rng: np.random.Generator) -> NDArray[np.float64]:
-        """All zero: the middle of the label bounds is predicted at first."""
+        """Return zeros. With an intercept, the initial prediction is the midpoint of the label bounds."""
         return np.zeros(layout.size)
 
     def forward(self, weights: Weights, inputs: Inputs) -> Trace:
-        """Predictions and gradient norms of all records."""
+        """Compute predictions and gradient norms of all records."""
         return Trace(self.predict(weights, inputs.public, inputs.private), inputs.row_norms, [])
 
     def vjp(self, weights: Weights, inputs: Inputs, trace: Trace, coefficients: Array, out: Weights) -> None:
@@ -45,17 +45,17 @@ class Linear(Head):
         sum_input_layer(inputs, coefficients[:, None, :], out)
 
     def predict(self, weights: Weights, public: Array, private: Array | None) -> Array:
-        """Predictions alone, shape (K, n)."""
+        """Compute predictions only, shape (K, n)."""
         return apply_input_layer(weights, public, private)[:, 0, :]
 
     def make_features(self, public_features: PublicFeatures, *, constant: bool) -> FeatureMap:
-        """The columns themselves."""
+        """Return the identity map: the features are the columns."""
         return IdentityMap()
 
     def make_parameters(
         self, weights: NDArray[np.float64], features: FeatureMap, *, num_public: int, constant: bool
     ) -> NDArray[np.float64]:
-        """The weights as they are."""
+        """Return the weights unchanged."""
         return np.asarray(weights)
 
 

@@ -23,9 +23,9 @@ class MLP(Head):
     hidden : tuple of int
         Widths of the hidden layers.
     activation : {"relu", "tanh"}
-        After every hidden layer.
+        Activation function after every hidden layer.
     embedding : int or None
-        Width of a linear layer in front of the first hidden layer; None feeds the columns to the first hidden layer
+        Width of a linear layer before the first hidden layer. None connects the columns to the first hidden layer
         directly. The paper's models are ``MLP(hidden=(16, 8), embedding=16)``.
     """
 
@@ -41,7 +41,7 @@ class MLP(Head):
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(self.hidden))
         if not self.hidden:
-            raise ValueError("hidden must name at least one layer width; use Linear() for none.")
+            raise ValueError("hidden must contain at least one layer width. Use Linear() for a model without any.")
         for width in self.hidden:
             positive_integer(hidden=width)
         if self.embedding is not None:
@@ -53,9 +53,9 @@ class MLP(Head):
         object.__setattr__(self, "_bias", tuple(f"bias_{number}" for number in range(len(widths) + 1)))
 
     def layout(self, num_public: int, num_private: int) -> Layout:
-        """Weights of the input layer, then weights and biases of each further layer.
+        """Return a layout with the weights of the input layer, then weights and biases of each further layer.
 
-        The input layer's bias is the weight of the constant column.
+        The bias of the input layer is the weight of the constant column.
         """
         widths = (*self._widths, 1)
         shapes = input_shapes(widths[0], num_public, num_private)
@@ -65,7 +65,7 @@ class MLP(Head):
         return Layout(shapes)
 
     def initialize(self, layout: Layout, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Gaussian weights that keep the size of activations; the output layer starts small, biases at zero."""
+        """Return Gaussian weights that preserve the scale of activations, small output weights and zero biases."""
         parameters: NDArray[np.float64] = np.zeros((1, layout.size))
         weights = layout.views(parameters)
         last = len(self._widths)
@@ -79,11 +79,11 @@ class MLP(Head):
         return parameters.ravel()
 
     def forward(self, weights: Weights, inputs: Inputs) -> Trace:
-        """Predictions and gradient norms of all records."""
+        """Compute predictions and gradient norms of all records."""
         xp = inputs.xp
         activations = self._forward(xp, weights, inputs.public, inputs.private)
         last = len(self._widths)
-        # Going down: delta = derivative of f by what enters a layer's activation, shape (K, width, n).
+        # Backward pass: delta = derivative of f with respect to the pre-activations of a layer, shape (K, width, n).
         deltas: list[Array] = [None] * last
         squared = 1.0 + squared_norms(xp, activations[last - 1])
         for number in range(last - 1, -1, -1):
@@ -114,12 +114,12 @@ class MLP(Head):
                 out[self._bias[number]][...] = weighted.sum(-1)
 
     def predict(self, weights: Weights, public: Array, private: Array | None) -> Array:
-        """Predictions alone, shape (K, n)."""
+        """Compute predictions only, shape (K, n)."""
         xp = array_api_compat.array_namespace(public)
         return self._forward(xp, weights, public, private)[-1][:, 0, :]
 
     def _silence(self, xp: Any, trace: Trace) -> None:
-        """Make records whose gradients overflow contribute exactly zero, whatever else is infinite in them."""
+        """Make records whose gradients overflow contribute exactly zero, even if other values are infinite."""
         fine = xp.isfinite(trace.jacobian_norms)
         activations, deltas = trace.layers
         for layer in (*activations, *deltas):
@@ -131,7 +131,7 @@ class MLP(Head):
         return number > 0 or self.embedding is None
 
     def _forward(self, xp: Any, weights: Weights, public: Array, private: Array | None) -> list[Array]:
-        """Outputs of all layers, the input layer first, the prediction last."""
+        """Outputs of all layers, from the input layer to the prediction."""
         last = len(self._widths)
         outputs: list[Array] = []
         for number in range(last + 1):

@@ -1,4 +1,4 @@
-"""Linear terms beside a wide hidden layer."""
+"""The wide head: linear terms plus one wide hidden layer."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,12 +19,13 @@ __all__ = ["Wide"]
 
 @dataclass(frozen=True)
 class Wide(Head):
-    r"""Linear terms and one wide hidden layer beside them.
+    r"""Linear terms plus one wide hidden layer.
 
     .. math:: f = u_0 + \sum_{k=1}^{w} v_k \tanh u_k, \qquad u = \Theta x
 
-    With many hidden units a good fit needs no change of their weights, only of :math:`v` and the linear terms, in which
-    the model is linear. :class:`~conddp.algorithms.cond_newton.CondNewton` makes use of that.
+    With many hidden units, a good fit requires training only :math:`v` and the linear terms, in which the model is
+    linear; the weights of the hidden units can stay fixed. :class:`~conddp.algorithms.cond_newton.CondNewton` exploits
+    this.
 
     Parameters
     ----------
@@ -41,11 +42,11 @@ class Wide(Head):
         positive_integer(width=self.width)
 
     def layout(self, num_public: int, num_private: int) -> Layout:
-        """A row of linear weights and ``width`` rows of hidden weights, then the output weights."""
+        """Return a layout with one row of linear weights, ``width`` rows of hidden weights, and the output weights."""
         return Layout({**input_shapes(1 + self.width, num_public, num_private), "output": (self.width,)})
 
     def initialize(self, layout: Layout, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Hidden weights random, all others zero."""
+        """Return random hidden weights; all other weights are zero."""
         parameters: NDArray[np.float64] = np.zeros((1, layout.size))
         weights = layout.views(parameters)
         inputs = [name for name in ("public", "private") if name in layout.shapes]
@@ -55,7 +56,7 @@ class Wide(Head):
         return parameters.ravel()
 
     def forward(self, weights: Weights, inputs: Inputs) -> Trace:
-        """Predictions and gradient norms of all records."""
+        """Compute predictions and gradient norms of all records."""
         xp = inputs.xp
         embedded = apply_input_layer(weights, inputs.public, inputs.private)
         hidden = xp.tanh(embedded[:, 1:, :])
@@ -72,19 +73,19 @@ class Wide(Head):
         out["output"][...] = (hidden @ coefficients[:, :, None])[:, :, 0]
 
     def predict(self, weights: Weights, public: Array, private: Array | None) -> Array:
-        """Predictions alone, shape (K, n)."""
+        """Compute predictions only, shape (K, n)."""
         xp = array_api_compat.array_namespace(public)
         embedded = apply_input_layer(weights, public, private)
         return embedded[:, 0, :] + xp.sum(weights["output"][:, :, None] * xp.tanh(embedded[:, 1:, :]), axis=1)
 
     def make_features(self, public_features: PublicFeatures, *, constant: bool) -> FeatureMap:
-        """Hidden units with weights that are drawn, not trained."""
+        """Return hidden units with random weights, which are not trained."""
         return RandomFeatures.of(public_features, self.width, constant=constant)
 
     def make_parameters(
         self, weights: NDArray[np.float64], features: FeatureMap, *, num_public: int, constant: bool
     ) -> NDArray[np.float64]:
-        """Linear weights and output weights as given, hidden weights as drawn."""
+        """Make parameters from the given linear and output weights and the random hidden weights."""
         assert isinstance(features, RandomFeatures)
         layout = self.layout(num_public + constant, 0)
         parameters: NDArray[np.float64] = np.zeros((1, layout.size))

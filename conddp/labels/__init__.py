@@ -1,4 +1,4 @@
-"""What is done to labels one by one: randomisers, bags, priors; and labels made up from public columns."""
+"""Randomisers and priors for individual labels, and labels simulated from public columns."""
 
 from conddp.labels.prior import LabelPrior, choose_grid_size, estimate_label_prior, make_grid
 from conddp.labels.randomizers import (

@@ -1,4 +1,4 @@
-"""What is known of the distribution of labels on a public grid, and what it costs to find out."""
+"""Prior distribution of labels on a public grid, and its private estimation."""
 
 import math
 from dataclasses import dataclass
@@ -16,9 +16,10 @@ __all__ = ["LabelPrior", "choose_grid_size", "estimate_label_prior", "make_grid"
 
 
 def choose_grid_size(num_records: int) -> int:
-    """Number of grid labels for n records: 32 for a thousand, growing with the cube root of n, from 16 to 256.
+    """Choose the number of grid labels for n records: 32 for a thousand, growing with the cube root of n.
 
-    Every cell of the grid is estimated from noisy counts, so a fine grid hurts where records are few.
+    The result lies between 16 and 256. Every cell of the grid is estimated from noisy counts, so a fine grid needs many
+    records.
 
     Examples
     --------
@@ -30,21 +31,21 @@ def choose_grid_size(num_records: int) -> int:
 
 
 def make_grid(bounds: Bounds, size: int) -> NDArray[np.float64]:
-    """Evenly spaced labels from one bound to the other. Public: nothing is taken from the data."""
+    """Return evenly spaced labels from one bound to the other. The grid is public and does not depend on the data."""
     positive_integer(size=size)
     return np.linspace(bounds.low, bounds.high, size) if size > 1 else np.array([bounds.midpoint])
 
 
 @dataclass(frozen=True)
 class LabelPrior:
-    """Probabilities of the labels of a public grid.
+    """Probability distribution of labels on a public grid.
 
     Parameters
     ----------
     grid : array of shape (k,)
-        Rising labels.
+        Grid labels, in increasing order.
     weights : array of shape (k,)
-        Their probabilities.
+        Probabilities of the grid labels. They are normalised to sum to one.
     """
 
     grid: NDArray[np.float64]
@@ -53,11 +54,13 @@ class LabelPrior:
     def __post_init__(self) -> None:
         grid, weights = np.asarray(self.grid, dtype=np.float64), np.asarray(self.weights, dtype=np.float64)
         if grid.ndim != 1 or grid.shape != weights.shape or len(grid) == 0:
-            raise ValueError(f"grid and weights must be vectors of one length, got {grid.shape} and {weights.shape}.")
+            raise ValueError(
+                f"grid and weights must be vectors of the same length, got shapes {grid.shape} and {weights.shape}."
+            )
         if not (np.isfinite(grid).all() and (np.diff(grid) > 0).all()):
-            raise ValueError("grid labels must be finite and rising.")
+            raise ValueError("grid labels must be finite and strictly increasing.")
         if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
-            raise ValueError("weights must be finite, not negative, and not all zero.")
+            raise ValueError("weights must be finite, non-negative, and not all zero.")
         object.__setattr__(self, "grid", grid)
         object.__setattr__(self, "weights", weights / weights.sum())
 
@@ -72,12 +75,12 @@ class LabelPrior:
         return float(self.weights @ (self.grid - self.mean) ** 2)
 
     def locate(self, label: NDArray[Any]) -> NDArray[np.intp]:
-        """Position of the grid label nearest to each label, clamped to the grid: record by record."""
+        """Return the position of the grid label nearest to each label, for each record separately."""
         middles = (self.grid[1:] + self.grid[:-1]) / 2
         return np.searchsorted(middles, np.asarray(label, dtype=np.float64))
 
     def smooth(self, width: float) -> "LabelPrior":
-        """Prior convolved with a Gaussian of so many grid cells. Post-processing: free."""
+        """Smooth the prior with a Gaussian kernel of ``width`` grid cells. Post-processing, at no cost."""
         in_range(0.0, math.inf, width=width)
         if width == 0:
             return self
@@ -87,13 +90,14 @@ class LabelPrior:
 
 
 def estimate_label_prior(label: Labels, grid: NDArray[np.float64], *, epsilon: float, curator: Curator) -> LabelPrior:
-    """Histogram of the labels on a public grid, with Laplace noise on whole numbers.
+    """Estimate the prior from a histogram of the labels on a public grid, with discrete Laplace noise.
 
     Privacy
-        Pure ``epsilon`` under REPLACE: a replaced label leaves one cell and enters another, so the counts move by 2 in
-        L1, and each gets discrete Laplace noise of scale 2 / epsilon (whole numbers: no low-order bits to attack).
-        The rest is post-processing: the nearest counts that are not negative and add up to n, which is public. Clipping
-        alone would leave the noise of empty cells in, and with it a bias of the mean. The caller has recorded the cost.
+        Pure ``epsilon`` under REPLACE. A replaced label leaves one cell and enters another, so the L1 sensitivity of
+        the counts is 2. Each count receives discrete Laplace noise of scale 2 / epsilon, which leaves no low-order bits
+        to attack. The noisy counts are then projected to the nearest non-negative counts that add up to n, which is
+        public; this is post-processing. Clipping at zero alone would keep the positive noise of empty cells and bias
+        the mean. The caller must have recorded the cost.
     """
     positive(epsilon=epsilon)
     uniform = LabelPrior(grid, np.ones(len(grid)))
@@ -103,9 +107,9 @@ def estimate_label_prior(label: Labels, grid: NDArray[np.float64], *, epsilon: f
 
 
 def _project(counts: NDArray[Any], total: int) -> NDArray[np.float64]:
-    """Nearest vector, in the Euclidean sense, without negative entries and with the given sum."""
+    """Project to the nearest vector, in Euclidean distance, with non-negative entries and the given sum."""
     falling = np.sort(counts)[::-1].astype(np.float64)
     excess = (np.cumsum(falling) - total) / np.arange(1, len(falling) + 1)
-    if not (falling > excess).any():  # counts so large that n is lost in them
+    if not (falling > excess).any():  # the noise is so large that n is lost to rounding
         return np.ones(len(counts))
     return np.asarray(np.maximum(counts - excess[np.flatnonzero(falling > excess)[-1]], 0.0))

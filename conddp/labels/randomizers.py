@@ -1,7 +1,7 @@
-r"""Randomisers of a single label: each is pure epsilon, and local, so training on its output costs nothing more.
+r"""Randomisers of individual labels under pure, local epsilon. Training on their output costs nothing more.
 
 A finite randomiser is a table of probabilities M(output | grid label). Its epsilon is the logarithm of the largest
-ratio within a column, so it can be read off and tested. Laplace and staircase noise have densities instead.
+ratio within a column, so it can be computed and tested directly. Laplace and staircase noise have densities instead.
 """
 
 import math
@@ -28,29 +28,29 @@ __all__ = [
 
 
 class Randomizer(Protocol):
-    """Takes labels to random labels, one by one."""
+    """Maps each label to a random label, independently of all others."""
 
     @property
     def epsilon(self) -> float:
-        """What one randomised label costs, under REPLACE."""
+        """Epsilon of one randomised label, under REPLACE."""
 
     def compute_slope(self, prior: LabelPrior) -> float:
-        """Slope of the expected output on the label, under a prior."""
+        """Compute the slope of the regression of the expected output on the label, under a prior."""
 
     def randomize(self, label: NDArray[Any], curator: Curator) -> NDArray[np.float64]:
-        """Randomised labels. The caller has recorded the cost."""
+        """Randomise labels. The caller must have recorded the cost."""
 
 
 @dataclass(frozen=True)
 class FiniteRandomizer:
-    """A table of probabilities: labels are taken to the nearest grid label, then to a random output.
+    """Randomiser given by a table of probabilities: rounds labels to the grid, then draws a random output.
 
     Parameters
     ----------
     grid : array of shape (k,)
-        Rising public labels.
+        Public grid labels, in increasing order.
     outputs : array of shape (m,)
-        What may come out.
+        Possible outputs.
     probabilities : array of shape (k, m)
         M(output | grid label); rows sum to one.
     """
@@ -62,11 +62,11 @@ class FiniteRandomizer:
     def __post_init__(self) -> None:
         table = self.probabilities
         if not (np.isfinite(table).all() and (table >= 0).all() and np.allclose(table.sum(axis=1), 1.0, atol=1e-9)):
-            raise ValueError("a table of probabilities must not be negative, and its rows must sum to one.")
+            raise ValueError("a table of probabilities must be non-negative, and its rows must sum to one.")
 
     @property
     def epsilon(self) -> float:
-        """Logarithm of the largest ratio of two grid labels' chances of one output."""
+        """Logarithm of the largest ratio of two grid labels' probabilities of the same output."""
         return compute_response_epsilon(self.probabilities)
 
     @property
@@ -75,27 +75,27 @@ class FiniteRandomizer:
         return self.probabilities @ self.outputs
 
     def compute_slope(self, prior: LabelPrior) -> float:
-        """Slope of the expected output on the label, under a prior: 1 if unbiased, less if labels are shrunk."""
+        """Compute the slope of the expected output on the label: 1 if unbiased, less if labels are shrunk."""
         centred = prior.weights * (self.grid - prior.mean)
         return float(centred @ self.means) / prior.variance if prior.variance > 0 else 1.0
 
     def compute_error(self, prior: LabelPrior) -> float:
-        """Expected squared difference of output and grid label."""
+        """Compute the expected squared difference between output and grid label."""
         squares = (self.outputs[None, :] - self.grid[:, None]) ** 2
         return float(prior.weights @ (self.probabilities * squares).sum(axis=1))
 
     def randomize(self, label: NDArray[Any], curator: Curator) -> NDArray[np.float64]:
-        """Randomised labels: of each the nearest grid label decides which row of the table is drawn from."""
+        """Randomise labels, drawing from the row of the table that belongs to the nearest grid label."""
         cells = LabelPrior(self.grid, np.ones(len(self.grid))).locate(label)
         return self.outputs[curator.release_response(cells, self.probabilities, what="every label, once")]
 
 
 def make_response_on_bins(prior: LabelPrior, epsilon: float) -> FiniteRandomizer:
-    r"""Randomised response on the bins that are best for a prior and squared loss.
+    r"""Make randomised response on the optimal bins for a prior and squared loss.
 
-    The label's bin is reported with chance :math:`e^\epsilon / (e^\epsilon + d - 1)`, any other with
-    :math:`1 / (e^\epsilon + d - 1)`; among all epsilon-private randomisers of a label none has a smaller expected
-    squared error for this prior.
+    The bin of the label is reported with probability :math:`e^\epsilon / (e^\epsilon + d - 1)`, and any other bin with
+    :math:`1 / (e^\epsilon + d - 1)`. No epsilon-private randomiser of a label has a smaller expected squared error for
+    this prior.
 
     Paper
         "Regression with label differential privacy", arXiv 2212.06074.
@@ -109,24 +109,24 @@ def make_response_on_bins(prior: LabelPrior, epsilon: float) -> FiniteRandomizer
 
 
 def compute_optimal_bins(prior: LabelPrior, epsilon: float) -> tuple[NDArray[np.intp], NDArray[np.float64], float]:
-    r"""First positions of the best bins, their outputs, and the expected squared error.
+    r"""Compute the first positions of the optimal bins, their outputs, and the expected squared error.
 
-    With :math:`a = e^\epsilon - 1`, moments :math:`M_1, M_2` of the prior and in-bin sums :math:`S_0, S_1, S_2` of p,
-    py, py^2, a bin costs :math:`L = M_2 + a S_2 - (M_1 + a S_1)^2 / (1 + a S_0)` and its output is
-    :math:`(M_1 + a S_1)/(1 + a S_0)`; d bins have the error :math:`\sum L / (d - 1 + e^\epsilon)`. The ratio is
-    minimised by Dinkelbach's iteration over a dynamic program with one layer: time O(k^2) a round, a handful of
-    rounds, memory O(k). L does not satisfy the
-    quadrangle inequality, so divide and conquer would be wrong here.
+    Let :math:`a = e^\epsilon - 1`, let :math:`M_1, M_2` be the moments of the prior, and let :math:`S_0, S_1, S_2` be
+    the sums of p, py and py^2 within a bin. The cost of a bin is
+    :math:`L = M_2 + a S_2 - (M_1 + a S_1)^2 / (1 + a S_0)` and its output is :math:`(M_1 + a S_1)/(1 + a S_0)`. The
+    error of d bins is :math:`\sum L / (d - 1 + e^\epsilon)`. Dinkelbach's method minimises this ratio, solving a
+    one-layer dynamic program in every iteration. An iteration takes O(k^2) time and O(k) memory, and a few iterations
+    suffice. L does not satisfy the quadrangle inequality, so a divide-and-conquer optimisation would be incorrect.
     """
     positive(epsilon=epsilon)
     a = math.expm1(epsilon)
-    p, y = prior.weights, prior.grid - prior.mean  # centred: the same bins, and no cancellation
+    p, y = prior.weights, prior.grid - prior.mean  # centring avoids cancellation and does not change the bins
     S0, S1, S2 = (np.concatenate([[0.0], np.cumsum(p * y**power)]) for power in range(3))
     M1, M2 = S1[-1], S2[-1]
     k = len(p)
 
     def cost(first: Any, last: Any) -> Any:
-        """L of bins that hold positions first .. last - 1."""
+        """Cost L of bins that contain positions first .. last - 1."""
         inside = M1 + a * (S1[last] - S1[first])
         return M2 + a * (S2[last] - S2[first]) - inside**2 / (1 + a * (S0[last] - S0[first]))
 
@@ -151,14 +151,15 @@ def compute_optimal_bins(prior: LabelPrior, epsilon: float) -> tuple[NDArray[np.
 
 
 def make_binary_response(bounds: Bounds, epsilon: float, grid: NDArray[np.float64]) -> FiniteRandomizer:
-    r"""Debiased binary randomised response: one of two outputs, with mean equal to the label.
+    r"""Make debiased binary randomised response, which has two outputs and a mean equal to the label.
 
-    Outputs are :math:`c \pm \frac{R}{2} \frac{e^\epsilon + 1}{e^\epsilon - 1}` with c the middle and R the width of the
-    bounds. Only labels at the bounds attain the ratio :math:`e^\epsilon`; grid labels beyond them are moved there.
+    The outputs are :math:`c \pm \frac{R}{2} \frac{e^\epsilon + 1}{e^\epsilon - 1}`, where c is the midpoint and R the
+    width of the bounds. Only labels at the bounds attain the ratio :math:`e^\epsilon`. Grid labels outside the bounds
+    are clamped.
     """
     positive(epsilon=epsilon)
     grid = np.unique(bounds.clamp(grid))
-    distance = bounds.width / 2 / math.tanh(epsilon / 2)  # of the outputs from the middle
+    distance = bounds.width / 2 / math.tanh(epsilon / 2)  # distance of the outputs from the midpoint
     upper = 0.5 + (grid - bounds.midpoint) / (2 * distance)
     outputs = np.array([bounds.midpoint - distance, bounds.midpoint + distance])
     return FiniteRandomizer(grid, outputs, np.column_stack([1 - upper, upper]))
@@ -167,11 +168,11 @@ def make_binary_response(bounds: Bounds, epsilon: float, grid: NDArray[np.float6
 def make_unbiased_response(
     prior: LabelPrior, epsilon: float, *, bounds: Bounds, num_outputs: int | None = None
 ) -> FiniteRandomizer:
-    r"""The epsilon-private randomiser with mean equal to the label and least variance for a prior.
+    r"""Make the epsilon-private unbiased randomiser with the least variance for a prior.
 
-    A linear program: minimise :math:`\sum_y p_y \sum_o M(o|y)(o-y)^2` over tables with rows that sum to one, means
-    :math:`\sum_o o M(o|y) = y`, and :math:`z_o \le M(o|y) \le e^\epsilon z_o`. Outputs reach 1.5 times as far as those
-    of the binary response.
+    It solves a linear program: minimise :math:`\sum_y p_y \sum_o M(o|y)(o-y)^2` over tables whose rows sum to one,
+    whose means are :math:`\sum_o o M(o|y) = y`, and which satisfy :math:`z_o \le M(o|y) \le e^\epsilon z_o`. The range
+    of candidate outputs is 1.5 times that of the binary response. If the solver fails, the binary response is returned.
 
     Paper
         "Optimal unbiased randomizers for regression with label differential privacy", arXiv 2312.05659.
@@ -179,16 +180,16 @@ def make_unbiased_response(
     Parameters
     ----------
     prior : LabelPrior
-        On a grid within the bounds.
+        Prior on a grid within the bounds.
     epsilon : float
-        Cost of one randomised label.
+        Epsilon of one randomised label.
     bounds : Bounds
         Declared range of the label.
     num_outputs : int, optional
-        Number of candidate outputs; four times the grid plus one if None.
+        Number of candidate outputs; four times the grid size plus one if None.
 
     Guarantees
-        The table's epsilon is at most ``epsilon`` and its means are the grid labels to 1e-6 of the width.
+        The epsilon of the table is at most ``epsilon``. Its means equal the grid labels to within 1e-6 of the width.
     """
     positive(epsilon=epsilon)
     grid, k = prior.grid, len(prior.grid)
@@ -199,11 +200,11 @@ def make_unbiased_response(
 
     binary = make_binary_response(bounds, epsilon, grid)
     distance = binary.outputs[1] - bounds.midpoint
-    # In units of this distance and from the middle, so that the program looks the same whatever the label's units.
+    # In units of this distance from the midpoint, so that the program does not depend on the units of the label.
     labels = (grid - bounds.midpoint) / distance
     outputs = np.union1d(np.linspace(-1.5, 1.5, num_outputs or 4 * k + 1), [-1.0, 1.0])
     m = len(outputs)
-    target = epsilon - 1e-6 * min(1.0, epsilon)  # the solver's answer is repaired below, within this margin
+    target = epsilon - 1e-6 * min(1.0, epsilon)  # margin for the repair of the solution below
 
     eye: Any = scipy.sparse.eye_array(m, format="csr")
     each: Any = scipy.sparse.eye_array(k)
@@ -234,12 +235,12 @@ def make_unbiased_response(
         found = FiniteRandomizer(grid, bounds.midpoint + distance * outputs[keep], table[:, keep])
         if found.epsilon <= epsilon and np.abs(found.means - grid).max() <= 1e-6 * bounds.width:
             return found
-    # Where the solver fails, at extreme epsilon, the binary response is feasible and close to the best.
+    # If the solver fails, at extreme epsilon, the binary response is feasible and nearly optimal.
     return binary
 
 
 def _repair(table: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
-    """A table that is exactly a randomiser: outputs that hardly occur are dropped, ratios and rows made exact."""
+    """Drop outputs that hardly occur, and make the ratios and row sums of a table exact."""
     table = np.where(table.max(axis=0) > 1e-8, np.maximum(table, 0.0), 0.0)
     table = np.maximum(table, table.max(axis=0) * math.exp(-epsilon * (1 - 1e-7)))
     repaired: NDArray[np.float64] = table / table.sum(axis=1, keepdims=True)
@@ -248,10 +249,10 @@ def _repair(table: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class AdditiveNoise:
-    r"""The label, clamped to its bounds, plus noise in units of their width.
+    r"""Additive noise on the label, which is clamped to its bounds.
 
-    Laplace noise has scale 1 / epsilon. Staircase noise has the least variance of all
-    (:meth:`conddp.privacy.release.Curator.release_staircase`).
+    In units of the width of the bounds, Laplace noise has scale 1 / epsilon. Staircase noise has the least variance of
+    all additive noise (:meth:`conddp.privacy.release.Curator.release_staircase`).
     """
 
     bounds: Bounds
@@ -263,11 +264,11 @@ class AdditiveNoise:
         one_of(("laplace", "staircase"), shape=self.shape)
 
     def compute_slope(self, prior: LabelPrior) -> float:
-        """One: the noise is added, whatever the label."""
+        """Return 1, because the noise does not depend on the label."""
         return 1.0
 
     def randomize(self, label: NDArray[Any], curator: Curator) -> NDArray[np.float64]:
-        """Randomised labels."""
+        """Randomise labels."""
         release = curator.release_laplace if self.shape == "laplace" else curator.release_staircase
         return release(
             self.bounds.clamp(label), sensitivity=self.bounds.width, epsilon=self.epsilon, what="every label, once"

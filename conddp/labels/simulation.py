@@ -1,8 +1,8 @@
-r"""Labels made up from public features, to choose settings and algorithms by: free, because no real label takes part.
+r"""Simulated labels on public features, for choosing settings and algorithms at no cost, since no real label is read.
 
-Labels are a signal plus residuals, moved into the declared range. The families differ in where the signal sits among
-the principal directions, in whether it is linear, in how heavy the tails of the residuals are, and in how much of the
-labels' variance is signal.
+Labels are the sum of a signal and residuals, clamped to the range [0, 1]. The families differ in how the signal is
+distributed over the principal directions, in whether it is linear, in the tails of the residuals, and in the fraction
+of the label variance that is signal.
 """
 
 from collections.abc import Mapping
@@ -23,23 +23,25 @@ __all__ = ["FAMILIES", "Family", "Simulation", "simulate"]
 
 @dataclass(frozen=True)
 class Family:
-    """A way to make labels up.
+    """A family of simulated labels.
 
     Parameters
     ----------
     signal_fraction : float
-        Fraction of the labels' variance that the features explain.
+        Fraction of the label variance that the features explain.
     exponent : float
-        Coefficients of whitened directions have variance proportional to the direction's variance to this power.
+        The variance of the coefficient of a whitened direction is proportional to the variance of the direction raised
+        to this power.
     nonlinear : bool
         Whether half of the signal comes from a few hidden units.
     residuals : {"normal", "student", "lognormal"}
-        Law of the residuals: no tails, heavy tails on both sides (3 degrees of freedom), a heavy tail on one side.
+        Distribution of the residuals: light tails, heavy tails on both sides (3 degrees of freedom), or a heavy tail on
+        one side.
     skewed : bool
-        Whether signal and residuals multiply instead of adding up, as in prices and counts: most labels are small, and
-        a few large ones carry most of the variance.
+        Whether signal and residuals are multiplied instead of added, as is typical of prices and counts. Most labels
+        are then small, and a few large ones account for most of the variance.
     spread : float
-        Standard deviation of the labels over the width of their range.
+        Standard deviation of the labels divided by the width of their range.
     """
 
     signal_fraction: float
@@ -67,14 +69,14 @@ FAMILIES = (
 
 @dataclass(frozen=True)
 class Simulation:
-    """Made-up labels, and the truth about them.
+    """Simulated labels and the signal behind them.
 
     Parameters
     ----------
     records : Records
-        Public features, made-up private ones if there are any, and labels between 0 and 1.
+        Public features, simulated private features if there are any, and labels between 0 and 1.
     signal : array of shape (n,)
-        What the label of each record would be without its residual.
+        Label of each record without its residual.
     residual_variance : float
         Variance of the residuals.
     """
@@ -84,7 +86,7 @@ class Simulation:
     residual_variance: float
 
     def compute_error(self, predictions: NDArray[np.float64]) -> float:
-        """Expected squared error on new labels of the same records, over the variance of the residuals."""
+        """Compute the expected squared error on new labels of the same records, divided by the residual variance."""
         return float(1 + np.mean((predictions - self.signal) ** 2) / self.residual_variance)
 
 
@@ -96,7 +98,7 @@ def simulate(
     constant: bool = True,
     private: Mapping[str, Bounds] | None = None,
 ) -> Simulation:
-    """Public features with made-up labels between 0 and 1, and with made-up private columns where bounds are given.
+    """Simulate labels between 0 and 1 on public features, and private columns if their bounds are given.
 
     Privacy
         Reads public columns only: no cost.
@@ -104,16 +106,16 @@ def simulate(
     Parameters
     ----------
     public_features : PublicFeatures
-        The features.
+        Public feature rows, shape (n, d).
     family : Family
-        How labels are made up.
+        Family of simulated labels.
     rng : numpy.random.Generator
-        For signal and residuals.
+        Generator for signal and residuals.
     constant : bool
         Whether the model will have an intercept.
     private : mapping, optional
-        Declared ranges of private columns, by name. Each is drawn around a random place of its range, with a random
-        spread, and carries as much of the signal as one direction of the public columns.
+        Declared ranges of private columns, by name. Each column is drawn around a random point of its range with a
+        random spread, and contributes as much to the signal as one direction of the public columns.
     """
     rows = WhitenedRows.of(public_features, constant=constant)
     n = len(rows.values)
@@ -138,9 +140,9 @@ def simulate(
     fraction = family.signal_fraction
     signal, residual = np.sqrt(fraction) * signal, np.sqrt(1 - fraction) * residual
     if family.skewed:
-        signal, residual = np.clip(signal, -3.0, 3.0), np.clip(residual, -3.0, 3.0)  # no record outweighs all others
+        signal, residual = np.clip(signal, -3.0, 3.0), np.clip(residual, -3.0, 3.0)  # no single record dominates
         whole, signal = np.exp(1.2 * (signal + residual)), np.exp(1.2 * signal)
-        signal *= (whole @ signal) / (signal @ signal)  # the residual has no part along the signal
+        signal *= (whole @ signal) / (signal @ signal)  # makes the residual orthogonal to the signal
         signal, residual = (signal - signal.mean()) / whole.std(), (whole - signal) / whole.std()
         residual -= residual.mean()
     middle = rng.uniform(0.1, 0.3) if family.skewed else rng.uniform(0.3, 0.7)

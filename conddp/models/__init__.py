@@ -1,4 +1,4 @@
-"""What a fit leaves behind: a model in the user's units, its course, and the folder that it is saved in."""
+"""Results of a fit: the model in the original units, diagnostics, saving and loading."""
 
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.fitted import FittedModel

@@ -1,4 +1,4 @@
-"""What a fit can tell about itself beside the model: public and released numbers only."""
+"""Diagnostics of a fit, computed from public and released numbers only."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -9,7 +9,7 @@ __all__ = ["Diagnostics"]
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """The course of a fit and the uncertainty of its coefficients.
+    """Convergence of a fit, and standard deviations of its coefficients.
 
     Privacy
         Computed from released parameters, public rows and known noise: no cost.
@@ -17,17 +17,17 @@ class Diagnostics:
     Parameters
     ----------
     steps : tuple of int
-        Numbers of the releases at which the course was recorded.
+        Numbers of the releases after which progress was recorded.
     distances : tuple of float
-        Root mean square distance of the predictions after each of them from the final ones, in the label's units, over
-        public rows.
+        Root mean square distance between the predictions after each of these releases and the final predictions, over
+        public rows, in the units of the label.
     residual_deviations : tuple of float
-        Standard deviation that residuals were believed to have after each of them, in the label's units, where the
-        algorithm estimates it.
+        Estimated standard deviation of the residuals after each of these releases, in the units of the label. Empty if
+        the algorithm does not estimate it.
     coefficient_deviations : tuple of float
-        Standard deviation of what the releases leave unknown of each coefficient, in the user's units: public columns,
-        private columns, then the intercept. It covers the noise (and, for CondNewton, sampling and shrinkage), not the
-        bias from clamping residuals. Empty where it is not known, as with private columns.
+        Standard deviation of each coefficient given the releases, in the original units: public columns, private
+        columns, then the intercept. It accounts for the noise (and, for CondNewton, for sampling and shrinkage), but
+        not for the bias from clamping residuals. Empty if it is not known, for example with private columns.
     """
 
     steps: tuple[int, ...] = ()
@@ -37,9 +37,9 @@ class Diagnostics:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Diagnostics":
-        """The diagnostics that were stored."""
+        """Read diagnostics from their stored form."""
         return cls(**{name: tuple(values) for name, values in stored.items()})
 
     def to_json(self) -> dict[str, Any]:
-        """The diagnostics as they are stored."""
+        """Return the diagnostics in their stored form."""
         return {name: list(values) for name, values in asdict(self).items()}

@@ -1,4 +1,4 @@
-"""A trained model in the user's own features and units."""
+"""A trained model in the original features and units."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,24 +19,24 @@ NUM_COMPARED = 1000  # public rows on which predictions of iterates are compared
 
 @dataclass(frozen=True)
 class FittedModel:
-    """A head with its parameters on the public features themselves and on private features scaled by their bounds.
+    """A head with parameters for original public features and for private features scaled by their bounds.
 
-    Everything in it has been released under the guarantee; nothing in it is private any more.
+    The whole model has been released under the guarantee, so it contains nothing private.
 
     Parameters
     ----------
     head, layout : Head, Layout
-        The model.
+        Head and the layout of its parameters.
     parameters : array of shape (P,)
-        On the public columns, the constant column last if there is one.
+        Parameters in terms of the original public columns, with the constant column last if there is one.
     has_constant : bool
-        Whether there is an intercept; labels and private columns are then centred on the middle of their bounds.
+        Whether there is an intercept. Labels and private columns are then centred on the midpoint of their bounds.
     label_bounds : Bounds
         Declared range of the label.
     private_bounds : tuple of Bounds
         Declared ranges of the private columns.
     loss : Loss
-        What was minimised; its link takes predictions to expected labels.
+        Loss that was minimised. Its link converts predictions to expected labels.
     """
 
     head: Head
@@ -54,7 +54,7 @@ class FittedModel:
             )
 
     def predict(self, public: PublicFeatures, private: PrivateFeatures | None = None) -> NDArray[np.float64]:
-        """Predictions in the label's units, clamped to its bounds; private columns are clamped as in training."""
+        """Predict in the units of the label, clamped to its bounds. Private columns are clamped as in training."""
         X = public.values.astype(np.float64, copy=False)
         if self.has_constant:
             X = np.column_stack([X, np.ones(len(X))])
@@ -66,10 +66,10 @@ class FittedModel:
     def measure_distances(
         self, iterates: Sequence[NDArray[np.float64]], public_features: PublicFeatures
     ) -> tuple[float, ...]:
-        """Root mean square distance of the predictions of iterates, by their parameters, from those of this model.
+        """Compute the root mean square distance between the predictions of each iterate and of this model.
 
         Privacy
-            Predicts for the first 1000 public rows, with private columns at the middle of their ranges: no cost.
+            Predicts for the first 1000 public rows, with private columns at the midpoint of their ranges: no cost.
         """
         rows = public_features[:NUM_COMPARED]
         private = None
@@ -81,9 +81,9 @@ class FittedModel:
         return tuple(float(np.sqrt(np.mean((each - final) ** 2))) for each in predictions)
 
     def compute_linear_coefficients(self) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-        """Coefficients of public and of private columns, and the intercept, in the user's units; linear heads only."""
+        """Return coefficients of public and private columns and the intercept, in original units. Linear heads only."""
         if self.head.linear_in is not Linearity.COLUMNS:
-            raise ValueError(f"only a linear head has coefficients, this one is {self.head}.")
+            raise ValueError(f"only a linear head has coefficients, got head={self.head}.")
         weights = self.layout.views(self.parameters[None])
         public = self.label_bounds.width * weights["public"][0, 0]
         private = np.empty(0)
@@ -97,12 +97,12 @@ class FittedModel:
         return public[:-1], private, intercept
 
     def compute_linear_deviations(self, covariance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Standard deviations of the coefficients of public and private columns and of the intercept.
+        """Compute standard deviations of the coefficients of public and private columns and of the intercept.
 
         Parameters
         ----------
         covariance : array of shape (P, P)
-            Of the parameters.
+            Covariance of the parameters.
         """
 
         def compute(parameters: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""What a fit gives back, from an algorithm or from the folder that it was saved in."""
+"""Result of a fit, returned by an algorithm or loaded from a saved model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,30 +21,30 @@ __all__ = ["FitResult"]
 
 @dataclass(frozen=True)
 class FitResult:
-    """A trained model and everything that may be said about it. Nothing in it is private any more.
+    """A trained model with its guarantee and diagnostics. It contains public or released values only.
 
     Parameters
     ----------
     model : FittedModel
-        In the user's features and units.
+        Trained model, in the original features and units.
     guarantee : Guarantee
-        What it promises.
+        Privacy guarantee of the fit.
     settings : mapping
-        Every choice that was made, by name; all of them public.
+        All settings of the fit, by name; they are public.
     diagnostics : Diagnostics
-        The course of the fit, and the uncertainty of its coefficients.
+        Convergence of the fit, and standard deviations of its coefficients.
     transcript : Transcript
-        What was released, without the numbers.
+        Releases of the fit, without the released values.
     schema : Schema
-        Of the table that it was trained on.
+        Schema of the training table.
     ledger : PrivacyLedger
-        The one that paid; for a saved model a copy of it, from which nothing can be spent.
+        Ledger that recorded the cost. For a saved model, a read-only copy.
     design : Design, optional
-        Facts about the public columns that it was trained on, where they were computed.
+        Statistics of the public training columns, if they were computed.
     versions : mapping
-        Of the software that trained a saved model.
+        Versions of the software that trained a saved model.
     feature_order : tuple of str
-        Public and private columns in the order of the table; empty if that is not known.
+        Names of the features in the order of the training table; empty if it is not known.
     """
 
     model: FittedModel
@@ -59,5 +59,5 @@ class FitResult:
     feature_order: tuple[str, ...] = ()
 
     def predict(self, public: PublicFeatures, private: PrivateFeatures | None = None) -> NDArray[np.float64]:
-        """Predictions in the label's units. Costs nothing: the model is already released."""
+        """Predict in the units of the label. No cost, because the model is already released."""
         return self.model.predict(public, private)

@@ -1,14 +1,14 @@
-"""A trained model in a folder: weights as safetensors, everything else as JSON, the ledger beside it.
+"""Saving and loading of models. A model folder holds weights as safetensors, metadata as JSON and a ledger copy.
 
 ::
 
-    model.safetensors   the weights, by name
-    model.json          format, head, loss, schema, guarantee, settings, the course of the fit, the transcript of what
-                        was released, facts about public columns, versions; the digest of the weights
-    ledger.jsonl        a copy of the ledger: what had been spent; nothing may be spent on the copy
+    model.safetensors   weights, by name
+    model.json          format, head, loss, schema, guarantee, settings, diagnostics, transcript of the releases,
+                        statistics of public columns, versions, and the digest of the weights
+    ledger.jsonl        read-only copy of the ledger
 
-Nothing in it is private: the weights have been released under the guarantee, and the rest is public. Nothing in it is
-code: loading runs no pickle.
+A model folder contains nothing private: the weights have been released under the guarantee, and the rest is public. It
+contains no code, and loading does not unpickle anything.
 """
 
 import hashlib
@@ -48,21 +48,21 @@ WEIGHTS, RECORD, LEDGER = "model.safetensors", "model.json", "ledger.jsonl"
 
 
 class ModelFileError(CondDPError, ValueError):
-    """A saved model cannot be read or may not be written."""
+    """A saved model cannot be read or written."""
 
 
 def save_model(folder: str | Path, result: FitResult) -> Path:
-    """Write a model to a folder that does not exist yet, whole or not at all.
+    """Save a model to a folder that does not exist yet. The write is atomic.
 
     Privacy
-        Writes what has been released, and public settings: no cost.
+        Writes released values and public settings only: no cost.
 
     Parameters
     ----------
     folder : path
-        Where to.
+        Folder to create.
     result : FitResult
-        Of a fit.
+        Result of a fit.
     """
     from safetensors.numpy import save
 
@@ -100,7 +100,7 @@ def save_model(folder: str | Path, result: FitResult) -> Path:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise unless a model can be written to this folder; to be called before budget is spent on one."""
+    """Raise unless a model can be written to this folder. Call this before spending budget on a fit."""
     if folder.exists():
         raise ModelFileError(f"'{folder}' exists already. Models are not overwritten: name another folder.")
     try:
@@ -111,12 +111,12 @@ def check_folder(folder: Path) -> None:
 
 
 def load_model(folder: str | Path) -> FitResult:
-    """Read a model from its folder.
+    """Load a model from its folder.
 
     Raises
     ------
     ModelFileError
-        If a file is missing or damaged, or the format is newer than this version reads.
+        If a file is missing or damaged, or if this version of conddp cannot read the format.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load

@@ -1,4 +1,4 @@
-"""Noisy Newton steps on whitened rows: the engine of CondNewton."""
+"""Noisy Newton steps on whitened rows, used by CondNewton."""
 
 from conddp.newton.posterior import ResidualScale, RunningMean, RunningPosterior, UnclampedMean
 from conddp.newton.prior import Posterior, SignalPrior

@@ -1,7 +1,7 @@
-"""What the releases of a run of Newton steps say about the coefficients and about the size of the residuals.
+"""Running estimates of the coefficients and of the residual variance, from the releases of a Newton run.
 
 Privacy
-    Post-processing: reads numbers that were released, and the public variances of directions.
+    Post-processing: reads released numbers and the public variances of directions only.
 """
 
 import math
@@ -17,8 +17,8 @@ __all__ = ["ResidualScale", "RunningMean", "RunningPosterior", "UnclampedMean"]
 
 Vector = NDArray[np.float64]
 
-SKEW = 0.1  # how far clamping may hold the constant from the mean, in standard deviations of the residual
-NEW_FRACTION = 0.1  # of the residuals' mean square: what further directions are thought to explain, give or take
+SKEW = 0.1  # assumed bias of the constant due to clamping, in standard deviations of the residual
+NEW_FRACTION = 0.1  # assumed fraction of the mean square residual that added directions explain
 
 
 @dataclass
@@ -36,7 +36,7 @@ class ResidualScale:
 
     @classmethod
     def of(cls, measured: float, noise_std: float) -> "ResidualScale":
-        """Estimate from a first measurement and a prior: about an eighth of the range, within a factor of 2."""
+        """Combine a first measurement with a prior: an eighth of the label range, within a factor of about 2."""
         candidates = np.geomspace(0.01, 0.5, 500)
         evidence = -0.5 * ((measured - candidates**2) / noise_std) ** 2 - 0.5 * (np.log(candidates / 0.12) / 0.7) ** 2
         weights = np.exp(evidence - evidence.max())
@@ -46,7 +46,7 @@ class ResidualScale:
         return cls(math.exp(2 * float(weights @ np.log(candidates))), spread)
 
     def update(self, measured: float, noise_std: float) -> None:
-        """Add a measurement; the residuals may have changed since the last one."""
+        """Add a measurement, allowing for a change of the residuals since the last one."""
         before = math.hypot(self.std, 0.15 * self.mean_square)
         trust = before**2 / (before**2 + noise_std**2)
         moved = self.mean_square + trust * (measured - self.mean_square)
@@ -55,20 +55,20 @@ class ResidualScale:
 
     @property
     def residual_std(self) -> float:
-        """Root of the mean square."""
+        """Square root of the mean square."""
         return math.sqrt(self.mean_square)
 
 
 @dataclass
 class RunningMean:
-    """Mean of the estimates of all steps, weighted by their precision; forgets where they drift.
+    """Precision-weighted mean of the estimates of all steps, which discounts old estimates if they drift.
 
-    While clamping still holds a coefficient back, its estimates move on from step to step. Where their smoothed
-    deviation from the mean is twice what noise explains, the past loses weight.
+    As long as clamping biases a coefficient, its estimates drift from step to step. If their smoothed deviation from
+    the mean exceeds two standard deviations of the noise, past estimates lose weight.
     """
 
     mean: Vector
-    variance: Vector  # of the noise in it
+    variance: Vector  # variance of the noise in the mean
     drift: Vector = field(init=False)
     drift_variance: Vector = field(init=False)
 
@@ -76,7 +76,7 @@ class RunningMean:
         self.drift, self.drift_variance = np.zeros_like(self.mean), np.zeros_like(self.mean)
 
     def add(self, estimate: Vector, noise_variance: Vector) -> None:
-        """Add estimates and the variances of their noise, infinite where there is none."""
+        """Add estimates with the variances of their noise; an infinite variance marks a missing estimate."""
         asked = np.isfinite(noise_variance)
         fresh = asked & (self.variance >= VAGUE)
         watched = asked & ~fresh
@@ -91,7 +91,7 @@ class RunningMean:
         self.variance = np.where(asked, weight * np.where(asked, noise_variance, 1.0), past)
 
     def add_coefficients(self, number: int) -> None:
-        """Make room for further coefficients, of which nothing is known."""
+        """Append coefficients without any estimate yet."""
         self.mean, self.drift, self.drift_variance = (
             np.pad(each, (0, number)) for each in (self.mean, self.drift, self.drift_variance)
         )
@@ -100,15 +100,15 @@ class RunningMean:
 
 @dataclass
 class UnclampedMean:
-    """The mean of the labels as the opening measures it: not clamped, so it is right however skewed they are.
+    """Mean of the labels as measured by the opening releases, without clamping and so without bias from skewness.
 
-    Clamped residuals lead to a constant between the median and the mean. Its noise is small, but where residuals are
-    skewed it is off by some tenth of their standard deviation, and slopes follow it: they are those of a quantile that
-    is not the mean.
+    Clamped residuals lead to a constant between the median and the mean. Its noise is small, but if the residuals are
+    skewed, its bias is about a tenth of their standard deviation. The slopes are then biased too, because they fit a
+    quantile rather than the mean.
     """
 
     mean: float = 0.0
-    variance: float = VAGUE  # of the noise in it
+    variance: float = VAGUE  # variance of the noise in the mean
 
     def add(self, estimate: float, noise_variance: float) -> None:
         """Add a measurement and the variance of its noise."""
@@ -117,7 +117,7 @@ class UnclampedMean:
         self.variance = weight * noise_variance
 
     def join(self, clamped: float, noise_variance: float, mean_square: float) -> tuple[float, float]:
-        """The constant, and the variance of its error, from this and from the clamped steps."""
+        """Combine this mean with the constant of the clamped steps; return the constant and its error variance."""
         noise_variance += SKEW**2 * mean_square
         weight = self.variance / (self.variance + noise_variance)
         return self.mean + weight * (clamped - self.mean), weight * noise_variance
@@ -125,9 +125,9 @@ class UnclampedMean:
 
 @dataclass
 class RunningPosterior:
-    """Posterior of the coefficients, as distances from where the run started, updated after every release.
+    """Posterior of the coefficients relative to the start of the run, updated after every release.
 
-    Directions that were added later have a prior of their own: they explain what is left of the labels.
+    Directions that are added later have a separate prior, since they explain the residuals rather than the labels.
     """
 
     has_constant: bool
@@ -138,7 +138,7 @@ class RunningPosterior:
 
     @classmethod
     def of(cls, variances: Vector, mean_square: float, *, has_constant: bool) -> "RunningPosterior":
-        """The prior, for directions of these variances and labels of this variance."""
+        """Start from the prior for directions with these variances and labels with this variance."""
         prior = SignalPrior(variances, has_constant)
         nothing = np.zeros(len(variances))
         clamped = RunningMean(nothing, np.full_like(nothing, VAGUE))
@@ -146,7 +146,7 @@ class RunningPosterior:
         return cls(has_constant, [prior], clamped, UnclampedMean(), posterior)
 
     def add(self, estimate: Vector, noise_variance: Vector, *, clamped: bool) -> None:
-        """Add an unbiased estimate of coefficients; its variance is infinite where there is none."""
+        """Add an unbiased estimate of the coefficients; an infinite variance marks a missing estimate."""
         if self.has_constant and not clamped:
             self.opening.add(estimate[0], noise_variance[0])
         else:
@@ -154,24 +154,24 @@ class RunningPosterior:
 
     @property
     def measured(self) -> Vector:
-        """Means of all estimates, not shrunk; of the constant those that were not clamped."""
+        """Means of all estimates, without shrinkage; for the constant, of the estimates without clamping."""
         measured = self.clamped.mean.copy()
         if self.has_constant:
             measured[0] = self.opening.mean
         return measured
 
     def add_directions(self, rows: WhitenedRows) -> None:
-        """Make room for further directions."""
+        """Append directions, with a prior of their own."""
         self.priors.append(SignalPrior(rows.variances, has_constant=False))
         self.clamped.add_coefficients(rows.num_directions)
 
     def update(self, mean_square: float, num_records: int) -> None:
-        """Form the posterior from all estimates so far, given the mean square of the residuals."""
+        """Compute the posterior from all estimates so far, given the mean square of the residuals."""
         before = self.posterior.mean[int(self.has_constant) : len(self.priors[0].variances)]
         measured, variance = self.clamped.mean.copy(), self.clamped.variance.copy()
         if self.has_constant:
             measured[0], variance[0] = self.opening.join(measured[0], variance[0], mean_square)
-        # The mean over n records is itself a sample: its coefficients scatter by the residual variance over n.
+        # The records are themselves a sample, so coefficients have a sampling variance of residual variance over n.
         variance += mean_square / num_records
         parts, start, explained = [], 0, mean_square + float(before @ before)
         for prior in self.priors:

@@ -1,10 +1,10 @@
-r"""Prior and posterior of coefficients given noisy releases: shrinkage by the known noise.
+r"""Prior and posterior of the coefficients given noisy releases, for shrinkage with known noise variance.
 
-The noise of every release is known exactly, so shrinking what was released is free post-processing. The prior is a
-mixture of normal ones: coefficients of whitened directions have variance
-:math:`\tau^2 \lambda_j^a / \sum_l \lambda_l^a`, with :math:`\lambda_j` the variance of the direction. With a = 0 all
-directions are alike, with a = 1 it is the prior of ridge regression on standardised columns. The released numbers
-themselves tell which member of the mixture fits.
+The noise variance of every release is known exactly, so shrinkage is post-processing and costs nothing. The prior is a
+mixture of normal distributions in which coefficients of whitened directions have variance
+:math:`\tau^2 \lambda_j^a / \sum_l \lambda_l^a`, where :math:`\lambda_j` is the variance of the direction. With a = 0
+all directions have the same prior variance. With a = 1 it is the prior of ridge regression on standardised columns. The
+released numbers determine the posterior weights of the mixture components.
 """
 
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ SIGNAL_FRACTIONS = (
     0.7,
     1.0,
     2.0,
-)  # tau^2 over the variance of the label; above 1 in case that is too low
-CONSTANT_VARIANCE = 1 / 12  # of the mean of labels that may lie anywhere in a range of unit width
-VAGUE = 1e9  # variance of what has not been measured
+)  # tau^2 divided by the label variance; above 1 in case the label variance is underestimated
+CONSTANT_VARIANCE = 1 / 12  # prior variance of the constant: uniform over a range of unit width
+VAGUE = 1e9  # variance of a coefficient that has not been measured
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """Mean and variance of every coefficient."""
+    """Posterior mean and variance of every coefficient."""
 
     mean: Vector
     variance: Vector
@@ -44,26 +44,26 @@ class SignalPrior:
     Parameters
     ----------
     variances : array of shape (k,)
-        Of the directions, as in :class:`~conddp.features.whitening.WhitenedRows`.
+        Variances of the directions, as in :class:`~conddp.features.whitening.WhitenedRows`.
     has_constant : bool
-        Whether the first direction is the constant, which has a prior of its own.
+        Whether the first direction is the constant, which has a separate prior.
     """
 
     variances: Vector
     has_constant: bool
 
     def update(self, measured: Vector, noise_variance: Vector, label_variance: float) -> Posterior:
-        """Posterior after unbiased measurements with independent normal noise of known variance.
+        """Compute the posterior given unbiased measurements with independent normal noise of known variance.
 
         Privacy
-            Post-processing of what is given: no cost if that was released.
+            Post-processing: no cost if the arguments have been released.
 
         Parameters
         ----------
         measured, noise_variance : arrays of shape (k,)
-            Measurements, and the variances of their noise; infinite where nothing was measured.
+            Measurements, and the variances of their noise. An infinite variance marks a missing measurement.
         label_variance : float
-            Variance of the labels about their mean, as far as it is known.
+            Estimated variance of the labels about their mean.
         """
         noise = np.minimum(noise_variance, VAGUE)
         constant = 1 if self.has_constant else 0
@@ -84,6 +84,6 @@ class SignalPrior:
         return Posterior(mean, np.maximum(variance, 1e-14))
 
     def _members(self, slopes: slice) -> NDArray[np.float64]:
-        """Variances of all members of the mixture, for labels of unit variance, shape (members, slopes)."""
+        """Prior variances of all mixture components, for labels of unit variance, shape (members, slopes)."""
         powers = [self.variances[slopes] ** exponent for exponent in EXPONENTS]
         return np.concatenate([np.outer(SIGNAL_FRACTIONS, power / max(power.sum(), 1e-300)) for power in powers])

@@ -1,9 +1,10 @@
-r"""Rows with private columns in them, whitened by a noisy release of their second moments.
+r"""Rows with private columns, whitened with a noisy release of their second moments.
 
-Public rows are whitened exactly and for free. Private columns q can be whitened only as well as their second moments
-are known, so these are released with noise: :math:`\sum_i q_i \bar u_i^\top` and :math:`\sum_i q_i q_i^\top`, with
-:math:`\bar u_i` the public row cut to a known length. What is left of q after its part along u is removed gets the
-inverse root of its own estimated covariance. However wrong the estimates, privacy holds: they only choose coordinates.
+Public rows are whitened exactly, at no cost. Private columns q can be whitened only as accurately as their second
+moments are known. These are released with noise: :math:`\sum_i q_i \bar u_i^\top` and :math:`\sum_i q_i q_i^\top`,
+where :math:`\bar u_i` is the public row clipped to a known length. The component of q along u is then subtracted, and
+the remainder is multiplied by the inverse square root of its estimated covariance. Errors in these estimates do not
+affect privacy, because the estimates only define coordinates.
 """
 
 import math
@@ -19,8 +20,8 @@ from conddp.privacy.release import BoundedSum, Curator
 
 __all__ = ["Moments", "PrivateRows", "bound_moments", "release_moments"]
 
-ROW_LENGTH = 1.0  # to which public rows are cut, in units of the root of their number of directions
-LEAST_VARIANCE = 0.01  # that a private direction is taken to have; 1 is a value that spreads evenly over its bounds
+ROW_LENGTH = 1.0  # length to which public rows are clipped, in units of the square root of the number of directions
+LEAST_VARIANCE = 0.01  # lower bound on the variance of a private direction; a uniform column has variance 1
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Moments:
     Parameters
     ----------
     cross : array of shape (p, k)
-        Mean over records of private column times public direction, rows cut to their length.
+        Mean over records of private column times public direction, with clipped public rows.
     within : array of shape (p, p)
         Mean over records of private column times private column.
     noise_std : float
@@ -44,17 +45,17 @@ class Moments:
 
 @dataclass(frozen=True)
 class PrivateRows:
-    """Rows that private columns take part in: as private as these columns.
+    """Rows that include private columns. They are as private as these columns.
 
     Privacy
-        That rows are of this type tells a release to assume nothing about them but the clip norm.
+        For rows of this type, a release bounds the sensitivity by the clip norm alone.
 
     Parameters
     ----------
     values : array of shape (n, k)
-        Nearly whitened rows; the first column is the constant, if there is one.
+        Approximately whitened rows. The first column is the constant, if there is one.
     variances, matrix, has_constant
-        As in :class:`~conddp.features.whitening.WhitenedRows`; released, so public.
+        Same as in :class:`~conddp.features.whitening.WhitenedRows`. They have been released, so they are public.
     """
 
     values: NDArray[np.float64]
@@ -64,24 +65,24 @@ class PrivateRows:
 
     @classmethod
     def of(cls, public: WhitenedRows, private: NDArray[np.float64], moments: Moments) -> "PrivateRows":
-        """Public rows, and private columns made nearly orthonormal to them and to each other.
+        """Append private columns to public rows, approximately orthonormal to them and to each other.
 
         Privacy
-            Post-processing of released moments, but for ``values``: they are as private as the columns.
+            Post-processing of released moments, except for ``values``, which are as private as the columns.
 
         Parameters
         ----------
         public : WhitenedRows
-            Of the public columns.
+            Whitened rows of the public columns.
         private : array of shape (n, p)
             Private columns, clamped and scaled by their declared bounds.
         moments : Moments
-            Released second moments of these columns.
+            Released second moments of the private columns.
         """
         n, k = public.values.shape
         p = private.shape[1]
         noise_std = moments.noise_std
-        cross = moments.cross * moments.cross**2 / (moments.cross**2 + noise_std**2)  # what may be noise is shrunk
+        cross = moments.cross * moments.cross**2 / (moments.cross**2 + noise_std**2)  # shrink small, noisy entries
         eigenvalues, vectors = np.linalg.eigh(moments.within - cross @ cross.T)
         least = max(LEAST_VARIANCE, 2 * math.sqrt(p) * noise_std)
         root = (vectors / np.sqrt(np.maximum(eigenvalues, least))) @ vectors.T
@@ -94,18 +95,18 @@ class PrivateRows:
 
     @property
     def num_directions(self) -> int:
-        """Number of directions k, the constant included."""
+        """Number of directions k, including the constant."""
         return int(self.values.shape[1])
 
 
 def bound_moments(row_length: float, private_length: float, neighbouring: Neighbouring) -> float:
-    r"""L2 distance by which one record can move the second moments of its private columns.
+    r"""Bound the L2 sensitivity of the second moments of private columns.
 
-    With :math:`|q| \le r` and :math:`|\bar u| \le B`, replacing q by q' moves both sums together by the root of at most
-    :math:`B^2 |q - q'|^2 + |q q^\top - q' q'^\top|^2`. Its maximum has both of length r at an angle of cosine
-    :math:`\max(-1, -B^2 / 2 r^2)`: :math:`4 r^2 B^2` if :math:`B^2 \ge 2 r^2`, otherwise
-    :math:`2 r^4 + 2 r^2 B^2 + B^4 / 2`. Setting a record's contribution to zero moves them by the root of
-    :math:`r^2 B^2 + r^4`.
+    With :math:`|q| \le r` and :math:`|\bar u| \le B`, replacing q by q' changes both sums together by at most the
+    square root of :math:`B^2 |q - q'|^2 + |q q^\top - q' q'^\top|^2`. The maximum of this expression is attained when q
+    and q' both have length r and the cosine of the angle between them is :math:`\max(-1, -B^2 / 2 r^2)`. It is
+    :math:`4 r^2 B^2` if :math:`B^2 \ge 2 r^2`, and :math:`2 r^4 + 2 r^2 B^2 + B^4 / 2` otherwise. Setting the
+    contribution of a record to zero changes the sums by at most the square root of :math:`r^2 B^2 + r^4`.
 
     Examples
     --------
@@ -118,7 +119,7 @@ def bound_moments(row_length: float, private_length: float, neighbouring: Neighb
     return private_length * math.sqrt(2 * row_length**2 * (1 - cosine) + 2 * private_length**2 * (1 - cosine**2))
 
 
-@np.errstate(all="ignore")  # no warning may depend on a private value
+@np.errstate(all="ignore")  # warnings must not depend on private values
 def release_moments(
     public: WhitenedRows,
     private: NDArray[np.float64],
@@ -128,26 +129,26 @@ def release_moments(
     neighbouring: Neighbouring,
     curator: Curator,
 ) -> Moments:
-    r"""Second moments of private columns, with noise.
+    r"""Release the second moments of private columns with noise.
 
     Privacy
         One Gaussian release whose sensitivity, :func:`bound_moments`, is ``mu`` standard deviations. Both copies of an
-        entry off the diagonal count in the sensitivity, get noise of their own, and are averaged.
+        off-diagonal entry count towards the sensitivity. They receive independent noise and are averaged.
 
     Parameters
     ----------
     public : WhitenedRows
-        Of the public columns.
+        Whitened rows of the public columns.
     private : array of shape (n, p)
         Private columns, clamped and scaled by their declared bounds.
     largest : array of shape (p,)
-        Largest absolute value of each, from the declared bounds.
+        Largest absolute value of each private column, from the declared bounds.
     mu : float
-        Sensitivity over standard deviation of the noise.
+        Sensitivity divided by the standard deviation of the noise.
     neighbouring : Neighbouring
-        The relation that sensitivities are meant under.
+        Neighbouring relation for the sensitivity.
     curator : Curator
-        Who releases them.
+        Curator through which the moments are released.
     """
     n, k = public.values.shape
     p = private.shape[1]

@@ -1,6 +1,6 @@
-r"""One noisy answer about the labels: clamped residuals times rows, and the mean square of the residuals.
+r"""The release of one Newton step: clamped residuals times rows, and the mean square of the residuals.
 
-With whitened rows :math:`u_i` and residuals :math:`r_i = y_i - \theta^\top u_i` the answer is
+With whitened rows :math:`u_i` and residuals :math:`r_i = y_i - \theta^\top u_i`, the released quantity is
 
 .. math:: \Big(\sum_i \psi_i\, g \circ u_i,\; \tfrac{h c}{w^2} \sum_i \min(r_i^2, w^2)\Big) + N(0, \sigma^2 I), \qquad
    \psi_i = \mathrm{clamp}\big(r_i,\, \pm c / \|g \circ u_i\|\big)
@@ -25,23 +25,23 @@ __all__ = ["ResidualQuery", "Rows", "StepEstimate", "release_residuals"]
 Vector = NDArray[np.float64]
 Rows = WhitenedRows | PrivateRows
 
-BLOCKS_FOR_CURVATURE = 16  # a part of the records is enough to know how much of a step clamping leaves
+BLOCKS_FOR_CURVATURE = 16  # a subset of the records suffices to estimate the curvature that clamping leaves
 
 
 @dataclass(frozen=True)
 class ResidualQuery:
-    """What one step asks of the records; all of it is public.
+    """Parameters of the query of one step; all of them are public.
 
     Parameters
     ----------
     clip_norm : float
-        c: bound on the clamped residual times the norm of its weighted row.
+        c, the bound on the clamped residual times the norm of its weighted row.
     direction_weights : array of shape (k,)
-        Squares of g, which add up to one; a direction of weight zero is not asked about.
+        Squares of g, which add up to one. A direction of weight zero is not queried.
     residual_std : float
-        Standard deviation that residuals are believed to have.
+        Estimated standard deviation of the residuals.
     square_limit, square_weight : float
-        w and h; a weight of zero leaves the mean square out.
+        w and h. With a weight of zero the mean square is not queried.
     """
 
     clip_norm: float
@@ -52,24 +52,25 @@ class ResidualQuery:
 
     @property
     def square_unit(self) -> float:
-        """What the sum of squared residuals is multiplied by before it is released."""
+        """Factor by which the sum of squared residuals is multiplied before its release."""
         return self.square_weight * self.clip_norm / self.square_limit**2
 
 
 @dataclass(frozen=True)
 class StepEstimate:
-    """One noisy answer, and what is publicly known about it.
+    """Noisy result of one query, with its known noise variance and expected curvature.
 
     Parameters
     ----------
     step : array of shape (k,)
-        Mean over records of clamped residual times row, with noise; zero where the weight is zero.
+        Noisy mean over records of clamped residual times row; zero for directions of weight zero.
     noise_variance : array of shape (k,)
-        Of the noise in ``step``; infinite where the weight is zero.
+        Variance of the noise in ``step``; infinite for directions of weight zero.
     curvature : array of shape (k,)
-        How much of a full Newton step the clamping is expected to leave in each direction.
+        Expected fraction of a full Newton step that clamping leaves in each direction.
     mean_square, mean_square_std : float
-        Noisy mean square of the residuals, and the standard deviation of its noise; infinite if not asked for.
+        Noisy mean square of the residuals, and the standard deviation of its noise. If the mean square was not queried,
+        they are NaN and infinite.
     """
 
     step: Vector
@@ -81,18 +82,18 @@ class StepEstimate:
 
 @dataclass(frozen=True)
 class _PublicFacts:
-    """What public rows tell about a block without its labels."""
+    """Sensitivity and curvature of a block, computed from public rows without labels."""
 
     farthest: float
     curvature: Vector | float = 0.0
     num_sampled: int = 0
 
     def __add__(self, other: "_PublicFacts") -> "_PublicFacts":
-        farthest = np.maximum(self.farthest, other.farthest)  # not a number if either is
+        farthest = np.maximum(self.farthest, other.farthest)  # NaN if either is NaN
         return _PublicFacts(float(farthest), self.curvature + other.curvature, self.num_sampled + other.num_sampled)
 
 
-@np.errstate(all="ignore")  # no warning may depend on a label
+@np.errstate(all="ignore")  # warnings must not depend on labels
 def release_residuals(
     rows: Rows,
     label: Vector,
@@ -109,35 +110,39 @@ def release_residuals(
 
     Privacy
         One Gaussian release whose sensitivity is ``mu`` standard deviations. Record i adds
-        :math:`\psi_i\, g \circ u_i` to the first sum. Where rows are public its clamped residual lies between the
-        clamped ends of its residual range, which are public too, so replacing the label moves the sum by at most the
-        distance of these ends times :math:`\|g \circ u_i\|`, which is never more than 2 ``clip_norm``; setting the
-        record's contribution to zero moves it by the farther end times the norm, at most ``clip_norm``. It adds between
-        0 and :math:`h c` to the second sum. The sensitivity is the root of the sum of both squares, with the largest
-        first part over all records; all of that is public. Where rows, and so predictions, are private too, the first
-        part of a record is known to be no longer than the clip norm and nothing else: it moves by at most 2
-        ``clip_norm``. The type of the rows decides.
+        :math:`\psi_i\, g \circ u_i` to the first sum, and between 0 and :math:`h c` to the second.
+
+        If rows are public, the range of possible residuals of a record is public, and its clamped residual lies between
+        the clamped ends of that range. Replacing the label changes the first sum by at most the distance between these
+        ends times :math:`\|g \circ u_i\|`, which is never more than 2 ``clip_norm``. Setting the contribution of the
+        record to zero changes it by the larger absolute end times the norm, at most ``clip_norm``. If rows, and hence
+        predictions, are private too, only the clip norm bounds the contribution of a record. Replacing the record then
+        changes the first sum by at most 2 ``clip_norm``, and setting its contribution to zero by at most ``clip_norm``.
+        The type of the rows decides which bound is used.
+
+        The sensitivity is the square root of the sum of the squared sensitivities of both sums, with the maximum of the
+        first over all records. It depends on public values only.
 
     Parameters
     ----------
     rows : WhitenedRows or PrivateRows
-        The rows.
+        Feature rows, shape (n, k).
     label : array of shape (n,)
         Labels within ``label_range``.
     label_range : (low, high)
         Declared bounds in the units of ``label``.
     coefficients : array of shape (k,)
-        From which predictions are made; released already.
+        Current coefficients, which determine the predictions; already released.
     query : ResidualQuery
-        What is asked.
+        Parameters of the query.
     mu : float
-        Sensitivity over standard deviation of the noise.
+        Sensitivity divided by the standard deviation of the noise.
     neighbouring : Neighbouring
-        The relation that sensitivities are meant under.
+        Neighbouring relation for the sensitivity.
     curator : Curator
-        Who releases it.
+        Curator through which the sums are released.
     loss : Loss
-        What residuals are derivatives of.
+        Loss that defines the residuals.
     """
     n, k = rows.values.shape
     most = neighbouring.sensitivity(query.clip_norm)
@@ -150,7 +155,7 @@ def release_residuals(
             return *residuals.add_up(labels, label_range, loss), facts
 
         total, square, facts = run_pass(sum_block, rows.values, label)
-        farthest = facts.farthest if facts.farthest <= most else most  # also where it is not a number
+        farthest = facts.farthest if facts.farthest <= most else most  # also if it is NaN
         curvature = facts.curvature / facts.num_sampled
     else:
         total, square = run_pass(
@@ -159,7 +164,7 @@ def release_residuals(
             label,
         )
         farthest, curvature = most, np.full(k, 2 * ndtr(query.clip_norm / query.residual_std) - 1)
-    # Never below the clip norm, so that the noise also covers the rounding of sums whose terms are as large as that.
+    # At least the clip norm, so that the noise covers rounding errors of sums with terms as large as the clip norm.
     sensitivity = math.hypot(max(farthest, query.clip_norm), query.square_weight * query.clip_norm)
     noise_std = sensitivity / mu
     g = np.sqrt(query.direction_weights)
@@ -178,7 +183,7 @@ def release_residuals(
 
 @dataclass(frozen=True)
 class _Residuals:
-    """What the residuals of a block can be: predictions, and limits to which residuals are clamped."""
+    """Predictions of a block, and the limits to which its residuals are clamped."""
 
     query: ResidualQuery
     block: Vector
@@ -194,7 +199,7 @@ class _Residuals:
         return cls(query, block, squared, block @ coefficients, norms, query.clip_norm / np.maximum(norms, 1e-12))
 
     def add_up(self, label: Vector, label_range: tuple[float, float], loss: Loss) -> tuple[Vector, float]:
-        """Sums over the block, which are private."""
+        """Sum over the block; the sums are private."""
         residuals = loss.residual(self.predicted, np.clip(label, *label_range))
         total = np.clip(residuals, -self.limits, self.limits) @ self.block
         return total, float(np.minimum(residuals**2, self.query.square_limit**2).sum())
@@ -202,7 +207,7 @@ class _Residuals:
     def describe(
         self, label_range: tuple[float, float], neighbouring: Neighbouring, loss: Loss, *, with_curvature: bool
     ) -> _PublicFacts:
-        """How far one label can move the first sum, and how much clamping leaves of a step. No label takes part."""
+        """Compute the sensitivity of the first sum to a label, and the expected curvature, without using labels."""
         low, high = loss.residual_ends(self.predicted, label_range)
         lowest, highest = np.clip(low, -self.limits, self.limits), np.clip(high, -self.limits, self.limits)
         if neighbouring is Neighbouring.REPLACE:

@@ -1,10 +1,9 @@
-r"""Private least squares by a few noisy Newton steps: the engine of CondNewton.
+r"""Private least squares by a few noisy Newton steps, as used by CondNewton.
 
-With whitened rows :math:`u_i` the Newton step from :math:`\theta` is :math:`\tfrac1n \sum_i r_i u_i` with
-:math:`r_i = y_i - \theta^\top u_i`. Each step releases that sum with clamped residuals, and beside it the mean square
-of the residuals, from which the next clip norm is chosen (:mod:`conddp.newton.release`). Everything else - the weights
-of the directions, the clip norms, how steps are averaged and shrunk - is chosen from public rows, n, the budget, the
-declared bounds and what earlier steps have released.
+With whitened rows :math:`u_i`, the Newton step from :math:`\theta` is :math:`\tfrac1n \sum_i r_i u_i` with
+:math:`r_i = y_i - \theta^\top u_i`. Each step releases this sum with clamped residuals, together with the mean square
+of the residuals, which determines the next clip norm (:mod:`conddp.newton.release`). Direction weights, clip norms,
+averaging and shrinkage are chosen from public rows, n, the budget, the declared bounds and earlier releases.
 """
 
 import math
@@ -27,28 +26,28 @@ from conddp.privacy.release import Curator
 __all__ = ["NewtonRun", "run_newton"]
 
 Vector = NDArray[np.float64]
-StepCallback = Callable[[int, Vector], bool | None]  # sees the number of a release and the coefficients after it
-AddDirections = Callable[[Vector], WhitenedRows]  # further directions, made from the coefficients so far
+StepCallback = Callable[[int, Vector], bool | None]  # called with the number of a release and the new coefficients
+AddDirections = Callable[[Vector], WhitenedRows]  # makes additional directions from the current coefficients
 
-ADD_AT = 0.5  # of the budget: further directions are asked for when it is spent
-SQUARE_LIMIT = 3.0  # the mean square is taken of residuals up to this many standard deviations, or more
-FIRST_GUESS = ResidualScale(0.12**2, 0.12**2)  # of the labels' spread, in units of their range
+ADD_AT = 0.5  # fraction of the budget after which additional directions are requested
+SQUARE_LIMIT = 3.0  # smallest limit, in residual standard deviations, at which squared residuals are clamped
+FIRST_GUESS = ResidualScale(0.12**2, 0.12**2)  # initial estimate of the label variance, in units of the label range
 
 
 @dataclass(frozen=True)
 class NewtonRun:
-    """What a run leaves behind; all of it is released, but for private rows.
+    """Result of a run. Everything is released, except for private rows.
 
     Parameters
     ----------
     rows : WhitenedRows or PrivateRows
-        The rows, with the directions that were added on the way.
+        Feature rows, including directions that were added during the run.
     coefficients : array of shape (k,)
-        Of the directions.
+        Coefficients of the directions.
     posterior : Posterior
-        Of the coefficients, after all steps.
+        Posterior of the coefficients after all steps, relative to the start.
     clip_norms : tuple of float
-        Of each step after the opening.
+        Clip norm of each step after the opening.
     residual_stds : tuple of float
         Estimated standard deviation of the residuals after each release.
     """
@@ -74,39 +73,39 @@ def run_newton(
     callback: StepCallback | None = None,
     add_directions: AddDirections | None = None,
 ) -> NewtonRun:
-    r"""Private least squares of labels on whitened rows.
+    r"""Fit labels on whitened rows by private least squares.
 
     Privacy
-        Releases that compose to one Gaussian mechanism whose sensitivity is ``mu`` standard deviations: the fractions
-        of :math:`\mu^2` are fixed beforehand and add up to one, so later releases may depend on earlier ones. Nothing
-        else is used of the labels, nor of rows that are not public. ``add_directions`` is given released coefficients
-        and must make its directions from them and from public rows.
+        The releases compose to one Gaussian mechanism whose sensitivity is ``mu`` standard deviations. The fractions of
+        :math:`\mu^2` are fixed in advance and add up to one, so later releases may depend on earlier ones. Labels and
+        private rows are used in these releases only. ``add_directions`` receives released coefficients, and must
+        compute its directions from these and from public rows.
 
     Parameters
     ----------
     rows : WhitenedRows or PrivateRows
-        Of the features.
+        Feature rows, shape (n, k).
     label : array of shape (n,)
         Labels in units of their range, within ``label_range``.
     label_range : (low, high)
         Declared bounds in the same units.
     start : array of shape (k,)
-        Coefficients to start from, and to shrink to.
+        Initial coefficients, which are also the target of shrinkage.
     mu : float
-        Sensitivity over standard deviation of all releases together.
+        Sensitivity divided by standard deviation, for all releases together.
     curator : Curator
-        Who releases them.
+        Curator through which the sums are released.
     neighbouring : Neighbouring
-        The relation that sensitivities are meant under.
+        Neighbouring relation for the sensitivities.
     plan : NewtonPlan, optional
         Constants of the method.
     loss : Loss, optional
-        What is minimised; half the squared residual by default.
+        Loss to minimise; half the squared residual if None.
     callback : callable, optional
-        Called after every release with its number and the coefficients; returning True ends the run.
+        Called after every release with its number and the coefficients. Return True to stop the run.
     add_directions : callable, optional
-        Called once, when half of the budget is spent, with the coefficients; returns further whitened directions,
-        orthogonal to those there are, in which the run goes on as well. What has been learned is kept.
+        Called once with the coefficients, when half of the budget is spent. Returns additional whitened directions,
+        orthogonal to the existing ones, which the remaining steps also fit. Estimates of existing directions are kept.
     """
     plan, loss = plan or NewtonPlan(), loss or Squared()
     run = _Run(rows, start, mu, neighbouring, plan, len(label))
@@ -133,7 +132,7 @@ def run_newton(
 
 
 class _Run:
-    """State of a run between releases: post-processing of what was released, and public numbers."""
+    """State of a run between releases, derived from released and public numbers only."""
 
     def __init__(
         self, rows: Rows, start: Vector, mu: float, neighbouring: Neighbouring, plan: NewtonPlan, num_records: int
@@ -152,7 +151,7 @@ class _Run:
             self.opening_weights[0] = 1.0
 
     def add_directions(self, added: WhitenedRows) -> None:
-        """Go on with further directions beside those there are."""
+        """Append directions to the existing ones."""
         if not isinstance(self.rows, WhitenedRows):
             raise TypeError("directions can be added to public rows only.")
         self.rows = self.rows.join(added)
@@ -161,21 +160,21 @@ class _Run:
         self._update()
 
     def ask_opening(self, number: int) -> ResidualQuery:
-        """Where the labels lie, then how far they spread around it."""
+        """Query for the mean of the labels (first release), then for their spread (second release)."""
         clip_norm = HALF_RANGE
         if self.rows.has_constant and isinstance(self.rows, WhitenedRows):
-            clip_norm += abs(self.coefficients[0])  # no residual is clamped, and one label moves by the range
+            clip_norm += abs(self.coefficients[0])  # no residual is clamped, and a label can change by the full range
         square_weight = 0.0 if number == 0 else HALF_RANGE / clip_norm
         return ResidualQuery(clip_norm, self.opening_weights, 1e-3, 0.7, square_weight)
 
     def ask_step(self, number: int) -> ResidualQuery:
-        """A Newton step, with the clip norm and the weights of least expected error."""
+        """Query for a Newton step, with the clip norm and direction weights of least expected error."""
         residual_std, variance = self.scale.residual_std, self.running.posterior.variance
         unit_std = self.per_clip_norm / self.mu / self.num_records / math.sqrt(sum(self.fractions[number:]))
         narrowest = 0.4 * self.clip_norms[-1] if self.clip_norms else 0.0
         clip_norm = choose_clip_norm(self.running.posterior, residual_std, unit_std, self.plan, at_least=narrowest)
         noise_variance = (clip_norm * unit_std / (2 * ndtr(clip_norm / residual_std) - 1)) ** 2
-        # As far as a mean square of residuals of this size can be told from the noise.
+        # A higher limit is useful only as far as the mean square stands out from the noise.
         precision = (
             self.plan.square_weight
             * self.num_records
@@ -188,7 +187,7 @@ class _Run:
         return ResidualQuery(clip_norm, weights, residual_std, square_limit, self.plan.square_weight)
 
     def learn(self, number: int, query: ResidualQuery, answer: StepEstimate) -> None:
-        """Update what is known by one answer."""
+        """Update all estimates with the result of a query."""
         curvature = np.where(np.isfinite(answer.noise_variance), answer.curvature, 1.0)
         before = self.coefficients - self.start
         clamped = number > 1 or (number == 1 and not isinstance(self.rows, WhitenedRows))

@@ -1,4 +1,4 @@
-"""Constants and rules of a run of noisy Newton steps: budget fractions, direction weights, clip norms."""
+"""Constants and rules for noisy Newton steps: budget fractions, direction weights and clip norms."""
 
 import math
 from dataclasses import dataclass
@@ -14,28 +14,29 @@ __all__ = ["NewtonPlan", "allot_weights", "choose_clip_norm"]
 
 Vector = NDArray[np.float64]
 
-NARROWEST, WIDEST = 0.35, 16.0  # clip norms to choose from, in standard deviations of the residual
-HALF_RANGE = 0.5  # the largest clip norm of a step: half the range of the label
+NARROWEST, WIDEST = 0.35, 16.0  # smallest and largest candidate clip norm, in standard deviations of the residual
+HALF_RANGE = 0.5  # largest clip norm of a step: half of the label range
 
 
 @dataclass(frozen=True)
 class NewtonPlan:
-    """Constants of a run, none of which depends on the data; ``benchmarks/newton_rules.py`` derives them.
+    """Constants of a run. They do not depend on the data; ``benchmarks/newton_rules.py`` derives the defaults.
 
     Parameters
     ----------
     num_steps : int, optional
-        Newton steps after the opening. By default 24 for 2,000 to 200,000 records and 12 otherwise: with few records
-        more steps only divide the budget, and with very many a clip norm can be large, so that fewer steps are enough.
+        Number of Newton steps after the opening. The default is 24 for 2,000 to 200,000 records and 12 otherwise. With
+        few records, more steps would split the budget too finely. With very many records, the clip norm can be large,
+        so fewer steps are enough.
     growth : float
-        Each step has this many times the budget of the one before.
+        Ratio of the budget of each step to that of the previous step.
     opening_fraction : float
-        Of the budget, for the mean and the spread of the labels.
+        Fraction of the budget for the mean and the spread of the labels.
     clipping_penalty, penalty_decay : float
-        Expected harm of clamping residuals at k standard deviations, as a fraction of their variance:
+        Expected error from clamping residuals at k standard deviations, as a fraction of their variance:
         ``clipping_penalty * exp(-k / penalty_decay)``.
     square_weight : float
-        h: how much of a step's sensitivity the mean square may take.
+        h, the weight of the mean square in the sensitivity of a step, relative to the clip norm.
     """
 
     num_steps: int | None = None
@@ -58,7 +59,7 @@ class NewtonPlan:
         in_range(0.0, math.inf, clipping_penalty=self.clipping_penalty)
 
     def divide_budget(self, num_records: int) -> list[float]:
-        """Fraction of the squared privacy parameter for every release; they add up to one."""
+        """Return the fraction of the squared privacy parameter for every release. The fractions add up to one."""
         num_steps = self.num_steps or (24 if 2_000 <= num_records <= 200_000 else 12)
         steps = self.growth ** np.arange(num_steps, dtype=np.float64)
         steps *= (1 - self.opening_fraction) / steps.sum()
@@ -66,11 +67,11 @@ class NewtonPlan:
 
 
 def allot_weights(variance: Vector, noise_variance: float) -> Vector:
-    r"""Squared weights of the directions, adding up to one, that leave the least expected error.
+    r"""Return squared weights of the directions, adding up to one, that minimise the expected error.
 
-    With noise of variance ``noise_variance / weight`` in each direction, the error left of a variance v is
-    :math:`v\,\nu / (v\,\mathrm{weight} + \nu)`. The best weights fill up to a common level:
-    :math:`\max(0, \omega - \nu/v)`. A direction about which the noise would leave too little to learn gets none.
+    With noise of variance ``noise_variance / weight`` in each direction, a prior variance v leaves an error of
+    :math:`v\,\nu / (v\,\mathrm{weight} + \nu)`. The optimal weights follow a water-filling rule,
+    :math:`\max(0, \omega - \nu/v)`. Directions with a small variance relative to the noise get weight zero.
     """
     levels = noise_variance / variance
     ordered = np.sort(levels)
@@ -83,21 +84,21 @@ def allot_weights(variance: Vector, noise_variance: float) -> Vector:
 def choose_clip_norm(
     posterior: Posterior, residual_std: float, unit_std: float, plan: NewtonPlan, *, at_least: float
 ) -> float:
-    """The clip norm with the least expected error: what noise leaves, and what clamping may cost.
+    """Choose the clip norm with the least expected error from noise and clamping.
 
     Parameters
     ----------
     posterior : Posterior
-        Of the coefficients.
+        Posterior of the coefficients.
     residual_std : float
         Standard deviation of the residuals.
     unit_std : float
         Standard deviation of the noise of all remaining releases together, in a mean over records, for a clip norm of
         one.
     plan : NewtonPlan
-        The constants.
+        Constants of the run.
     at_least : float
-        Clip norms narrow step by step, not at once.
+        Lower bound on the clip norm, which keeps it from shrinking too fast between steps.
     """
     candidates = np.minimum(np.geomspace(NARROWEST, WIDEST, 24) * residual_std, HALF_RANGE)
 

@@ -1,4 +1,4 @@
-"""What is promised and what it costs: neighbouring relations, accounting, ledger, randomness, guarantee."""
+"""Privacy guarantees and their cost: neighbouring relations, accounting, ledger, randomness and releases."""
 
 from conddp.privacy.accounting import (
     GaussianEvent,

@@ -1,17 +1,17 @@
-r"""What noise costs: (epsilon, delta) of a run of noisy steps, and the noise for a given (epsilon, delta).
+r"""Privacy accounting: the (epsilon, delta) of a run of noisy steps, and the noise for a target (epsilon, delta).
 
-Conventions, once for the whole library:
+Conventions used throughout the library:
 
 * ``noise_multiplier`` is the standard deviation of the noise divided by the clip norm of one record;
 * full-batch steps compose to one Gaussian release, accounted exactly (Balle and Wang 2018, arXiv
   1805.06530v2, Theorem 8); Poisson-sampled steps are accounted with privacy loss distributions
-  (dp-accounting), whose answers are upper bounds at every discretisation;
-* Renyi accounting is not used: under replacement it is stated for another convention and is looser.
+  (dp-accounting), which give upper bounds at every discretisation;
+* Renyi accounting is not used: under replacement it is stated for a different convention, and it is looser.
 
 Under ``REPLACE`` the Poisson accountant compares the mixtures :math:`q N(-c) + (1-q) N(0)` and
-:math:`q N(c) + (1-q) N(0)`. That pair is supported numerically as the worst one and is not proved to be
-(arXiv 2405.20769 shows where such claims fail), so the guarantee of a mini-batch run says so. Full-batch
-accounting rests on no such assumption.
+:math:`q N(c) + (1-q) N(0)`. Numerical evidence supports this pair as the worst case, but there is no proof
+(arXiv 2405.20769 shows where such claims fail). The guarantee of a mini-batch run states this caveat. Full-batch
+accounting makes no such assumption.
 """
 
 import functools
@@ -39,28 +39,28 @@ __all__ = [
     "compute_sampled_delta",
 ]
 
-COARSEST_INTERVAL = 1e-3  # of the privacy loss grid; the error it makes is absolute and on the safe side
+COARSEST_INTERVAL = 1e-3  # of the privacy loss grid; the discretisation error is absolute and on the safe side
 FINEST_INTERVAL = 1e-7
-TIGHTNESS = 1e-3  # refine until epsilon moves by less than this share
-SMALLEST_EPSILON = 1e-6  # for which noise is calibrated
+TIGHTNESS = 1e-3  # refine until the relative change of epsilon is below this
+SMALLEST_EPSILON = 1e-6  # smallest epsilon for which noise is calibrated
 CALIBRATIONS = "calibrations-v2.jsonl"  # in the cache folder
-_SAFETY = 1e-7  # root finding and the normal distribution are this exact; answers are moved to the safe side by it
+_SAFETY = 1e-7  # relative margin for errors of root finding and of the normal distribution function
 
 
 @dataclass(frozen=True)
 class GaussianEvent:
-    """A run of ``num_steps`` Gaussian releases of clipped sums: everything that accounting needs.
+    """A run of ``num_steps`` Gaussian releases of clipped sums, with everything that accounting needs.
 
     Parameters
     ----------
     noise_multiplier : float
-        Standard deviation of the noise over the clip norm.
+        Standard deviation of the noise divided by the clip norm.
     num_steps : int
         Number of releases.
     sampling_probability : float
-        Chance of each record to take part in a step (Poisson sampling); 1 is the full batch.
+        Probability that a record takes part in a step (Poisson sampling); 1 is the full batch.
     neighbouring : Neighbouring
-        The relation under which the run is to be accounted.
+        Neighbouring relation under which the run is accounted.
     """
 
     noise_multiplier: float
@@ -75,11 +75,11 @@ class GaussianEvent:
 
     @property
     def is_full_batch(self) -> bool:
-        """Whether every record takes part in every step, so that accounting is exact."""
+        """Whether every record takes part in every step, which makes the accounting exact."""
         return self.sampling_probability == 1.0
 
     def __str__(self) -> str:
-        """A sentence for the guarantee."""
+        """Return a sentence for the guarantee."""
         noise = f"noise multiplier {self.noise_multiplier:.4g}"
         if self.is_full_batch:
             what = "1 Gaussian release" if self.num_steps == 1 else f"{self.num_steps} full-batch Gaussian releases"
@@ -96,14 +96,14 @@ class GaussianEvent:
 
     @property
     def mu(self) -> float:
-        """Sensitivity over standard deviation of the one Gaussian that a full-batch run amounts to."""
+        """Sensitivity divided by standard deviation of the single Gaussian mechanism equivalent to a full-batch run."""
         if not self.is_full_batch:
-            raise ValueError("A Poisson-sampled run is not a single Gaussian; use compute_epsilon.")
+            raise ValueError("A Poisson-sampled run is not a single Gaussian mechanism; use compute_epsilon.")
         return self.neighbouring.sensitivity(1.0) * math.sqrt(self.num_steps) / self.noise_multiplier
 
 
 def compute_gaussian_delta(mu: float, epsilon: float) -> float:
-    r"""Exact delta of the Gaussian mechanism whose sensitivity is ``mu`` standard deviations.
+    r"""Compute the exact delta of a Gaussian mechanism whose sensitivity is ``mu`` standard deviations.
 
     .. math:: \delta = \Phi(\mu/2 - \epsilon/\mu) - e^\epsilon \Phi(-\mu/2 - \epsilon/\mu)
 
@@ -116,7 +116,7 @@ def compute_gaussian_delta(mu: float, epsilon: float) -> float:
 
 
 def compute_gaussian_epsilon(mu: float, delta: float) -> float:
-    """Smallest epsilon of the Gaussian mechanism at ``delta``, exact up to 1e-9 on the safe side."""
+    """Compute the smallest epsilon of a Gaussian mechanism at ``delta``, exact up to 1e-9 on the safe side."""
     check_delta(delta)
     if compute_gaussian_delta(mu, 0.0) <= delta:
         return 0.0
@@ -128,18 +128,18 @@ def compute_gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def calibrate_gaussian_mu(epsilon: float, delta: float) -> float:
-    """Largest ratio of sensitivity to standard deviation that gives (epsilon, delta); 1 / sigma_1.
+    """Find the largest ratio of sensitivity to standard deviation that gives (epsilon, delta); this is 1 / sigma_1.
 
     Raises
     ------
     NotCalibrated
-        If epsilon is so small that the difference of chances it allows is lost in rounding.
+        If epsilon is so small that rounding errors dominate the difference in probabilities it allows.
     """
     positive(epsilon=epsilon)
     check_delta(delta)
     if epsilon < SMALLEST_EPSILON:
         raise NotCalibrated(
-            f"epsilon={epsilon:g} is below {SMALLEST_EPSILON:g}, where rounding would decide. Raise epsilon."
+            f"epsilon={epsilon:g} is below {SMALLEST_EPSILON:g}, where rounding errors dominate. Raise epsilon."
         )
 
     def excess(log_mu: float) -> float:
@@ -149,11 +149,11 @@ def calibrate_gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def compute_epsilon(event: GaussianEvent, delta: float) -> float:
-    """Epsilon that a run spends at ``delta``, under the event's own neighbouring relation.
+    """Compute the epsilon that a run spends at ``delta``, under the neighbouring relation of the event.
 
     Privacy
-        Reads no data. Exact for full batches; for Poisson sampling an upper bound, refined until it
-        moves by less than 0.1 %.
+        Reads no data. The result is exact for full batches. For Poisson sampling it is an upper bound, refined
+        until it changes by less than 0.1 %.
 
     Examples
     --------
@@ -183,11 +183,11 @@ def calibrate_noise_multiplier(
     sampling_probability: float = 1.0,
     neighbouring: Neighbouring = Neighbouring.REPLACE,
 ) -> float:
-    """Smallest noise multiplier (standard deviation over clip norm) that gives (epsilon, delta).
+    """Find the smallest noise multiplier (standard deviation divided by clip norm) that gives (epsilon, delta).
 
     Privacy
-        Reads no data. The answer never gives less privacy than asked for; it is within 0.1 % of the
-        smallest that the accountant can certify.
+        Reads no data. The result never gives less privacy than requested. It is within 0.1 % of the smallest
+        noise multiplier that the accountant can certify.
 
     Examples
     --------
@@ -226,7 +226,7 @@ def calibrate_noise_multiplier(
 
 
 def _bisect(rising: Callable[[float], float], low: float, high: float) -> float:
-    """Where a rising function crosses zero, to the last digits; done here because scipy.optimize is slow to import."""
+    """Root of an increasing function, to machine precision; written here because scipy.optimize is slow to import."""
     while high - low > 1e-13 * max(1.0, abs(low)):
         middle = (low + high) / 2
         low, high = (low, middle) if rising(middle) > 0 else (middle, high)
@@ -234,10 +234,10 @@ def _bisect(rising: Callable[[float], float], low: float, high: float) -> float:
 
 
 def _log_gaussian_delta(mu: float, epsilon: float) -> float:
-    """Logarithm of delta, at least -1e6 so that root finding has finite numbers."""
+    """Logarithm of delta, floored at -1e6 to keep root finding finite."""
     log_first = float(log_ndtr(mu / 2 - epsilon / mu))
     log_second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
-    share = -math.expm1(min(log_second - log_first, 0.0))  # of the first term that the second leaves
+    share = -math.expm1(min(log_second - log_first, 0.0))  # fraction of the first term that remains
     return max(log_first + math.log(share), -1e6) if share > 0 else -1e6
 
 
@@ -245,15 +245,15 @@ def check_delta(delta: float) -> None:
     """Raise ValueError unless delta lies strictly between 0 and 1."""
     if not 0.0 < delta < 1.0:
         raise ValueError(
-            f"delta must lie strictly between 0 and 1, got delta={delta!r}. Gaussian noise cannot give delta = 0; "
-            "a usual choice is well below one over the number of records."
+            f"delta must lie strictly between 0 and 1, got delta={delta!r}. Gaussian noise cannot give delta = 0. "
+            "Choose delta well below one over the number of records."
         )
 
 
 def _central_limit_noise_multiplier(
     mu: float, num_steps: int, sampling_probability: float, neighbouring: Neighbouring
 ) -> float:
-    r"""Where the noise multiplier tends for many steps: slightly optimistic, so a first guess only.
+    r"""Limit of the noise multiplier for many steps; slightly too small, so used only as an initial guess.
 
     With :math:`s` the multiplier, the limit is :math:`\mu = q\sqrt{T(e^{1/s^2}-1)}` under ZERO_OUT and
     :math:`\mu = q\sqrt{2T(e^{1/s^2}-e^{-1/s^2})}` under REPLACE.
@@ -267,10 +267,12 @@ def _central_limit_noise_multiplier(
 
 
 def compute_sampled_delta(events: Iterable[GaussianEvent], epsilon: float, interval: float) -> float:
-    """Upper bound on delta of runs together, under one relation, from privacy loss distributions on a grid.
+    """Bound the delta of composed runs from above, using privacy loss distributions on a grid.
+
+    All runs must use the same neighbouring relation.
 
     Privacy
-        Reads no data. An upper bound whatever the interval.
+        Reads no data. The result is an upper bound for every grid interval.
     """
     return float(_compose(events, interval).get_delta(epsilon))
 
@@ -281,8 +283,8 @@ def _compute_epsilon_by_pld(event: GaussianEvent, delta: float, interval: float)
 
 
 def _compose(events: Iterable[GaussianEvent], interval: float) -> Any:
-    """An accountant that has composed the runs."""
-    # Imported here: it takes most of a second, and full-batch work never needs it.
+    """Accountant that has composed the runs."""
+    # Imported here because the import takes most of a second and full-batch runs never need it.
     from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
     from dp_accounting.pld import PLDAccountant
 
@@ -300,7 +302,7 @@ def _compose(events: Iterable[GaussianEvent], interval: float) -> Any:
 
 
 def _calibrate_by_pld(event: Callable[[float], GaussianEvent], epsilon: float, delta: float, *, guess: float) -> float:
-    """Solve for the noise multiplier on ever finer grids until epsilon at the answer is tight."""
+    """Solve for the noise multiplier on successively finer grids until epsilon at the solution is tight."""
     interval = COARSEST_INTERVAL
     log_guess = math.log(guess)
     while interval >= FINEST_INTERVAL:
@@ -314,7 +316,7 @@ def _calibrate_by_pld(event: Callable[[float], GaussianEvent], epsilon: float, d
     if found is not None:
         return math.exp(found)
     raise NotCalibrated(
-        f"No noise multiplier was found for epsilon={epsilon}, delta={delta} over these steps. "
+        f"No noise multiplier was found for epsilon={epsilon}, delta={delta} and this number of steps. "
         "Lower num_steps or raise epsilon."
     )
 
@@ -322,7 +324,7 @@ def _calibrate_by_pld(event: Callable[[float], GaussianEvent], epsilon: float, d
 def _solve_on_grid(
     event: Callable[[float], GaussianEvent], epsilon: float, delta: float, interval: float, log_guess: float
 ) -> float | None:
-    """Log of a noise multiplier that gives at most epsilon, within 1e-4 of the smallest; None if out of reach."""
+    """Log of a noise multiplier that gives at most epsilon, within 1e-4 of the smallest; None if not found."""
 
     @functools.cache
     def excess(log_noise: float) -> float:
@@ -339,7 +341,7 @@ def _solve_on_grid(
     while excess(low) <= 0:
         width *= 2
         low, high = low - width, low
-    from scipy.optimize import brentq  # slow to import, and full-batch work never needs it
+    from scipy.optimize import brentq  # slow to import, and full-batch runs never need it
 
     tolerance = 1e-4
     return float(brentq(excess, low, high, xtol=tolerance / 4)) + tolerance / 2

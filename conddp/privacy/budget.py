@@ -1,18 +1,18 @@
-"""An amount of privacy loss."""
+"""Privacy budgets and costs, as (epsilon, delta)."""
 
 import math
 from dataclasses import dataclass
 
 __all__ = ["PrivacyBudget"]
 
-_ROUNDING = 1e-9  # 0.1 + 0.2 fits into 0.3
+_ROUNDING = 1e-9  # relative tolerance, so that a cost of 0.1 + 0.2 fits into a budget of 0.3
 
 
 @dataclass(frozen=True)
 class PrivacyBudget:
     """An amount of privacy loss, (epsilon, delta). Amounts add up by basic composition.
 
-    An infinite epsilon is the cost of what is not private at all; no finite budget covers it.
+    A release without any protection costs an infinite epsilon, which no finite budget covers.
 
     Examples
     --------
@@ -28,7 +28,7 @@ class PrivacyBudget:
     def __post_init__(self) -> None:
         for name, value in (("epsilon", self.epsilon), ("delta", self.delta)):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-                raise ValueError(f"{name} must be a number of at least 0, got {name}={value!r}.")
+                raise ValueError(f"{name} must be a non-negative number, got {name}={value!r}.")
         if self.delta >= 1:
             raise ValueError(f"delta must be below 1, got {self!r}.")
 
@@ -36,11 +36,11 @@ class PrivacyBudget:
         return PrivacyBudget(self.epsilon + other.epsilon, self.delta + other.delta)
 
     def covers(self, cost: "PrivacyBudget") -> bool:
-        """Whether a cost fits into this budget."""
+        """Return whether a cost fits into this budget."""
         return cost.epsilon <= self.epsilon * (1 + _ROUNDING) and cost.delta <= self.delta * (1 + _ROUNDING)
 
     def minus(self, cost: "PrivacyBudget") -> "PrivacyBudget":
-        """What is left after a cost, never below zero."""
+        """Return the budget left after a cost, never below zero."""
         epsilon = self.epsilon if math.isinf(self.epsilon) else max(0.0, self.epsilon - cost.epsilon)
         return PrivacyBudget(epsilon, max(0.0, self.delta - cost.delta))
 

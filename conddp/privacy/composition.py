@@ -1,4 +1,4 @@
-"""What a transcript costs: the accountant reads what was really released, not what a recipe says of it."""
+"""Cost of a transcript, computed from the actual releases rather than from what an algorithm declares."""
 
 import functools
 import math
@@ -31,16 +31,16 @@ _ROUNDING = 1e-9
 
 
 def check_cost(transcript: Transcript, cost: PrivacyBudget, neighbouring: Neighbouring) -> None:
-    """Raise unless what was released costs no more than what was recorded.
+    """Raise unless the releases in a transcript cost at most the recorded cost.
 
     Privacy
-        Reads no data. Called before a fit returns anything, so that a recipe that releases more than it has paid for
-        fails instead of leaking.
+        Reads no data. Called before a fit returns anything, so that an algorithm that releases more than it has paid
+        for fails instead of leaking.
 
     Raises
     ------
     PrivacyError
-        If the transcript is empty or exceeds the cost.
+        If the transcript is empty or costs more than ``cost``.
     """
     if not len(transcript):
         raise PrivacyError("private records were read, but nothing was released through the curator.")
@@ -52,25 +52,26 @@ def check_cost(transcript: Transcript, cost: PrivacyBudget, neighbouring: Neighb
     if not delta <= cost.delta * (1 + _ROUNDING):
         raise PrivacyError(
             f"the releases of this fit have delta={delta:.3g} at epsilon={cost.epsilon:g}, more than the recorded "
-            f"{cost}. Nothing is returned. The algorithm releases more than it pays for: this is a defect in it."
+            f"{cost}. No model is returned. This is a bug in the algorithm."
         )
 
 
 def compute_delta(transcript: Transcript, epsilon: float, neighbouring: Neighbouring, *, at_most: float = 0.0) -> float:
-    """Delta of all releases together at ``epsilon``: exact for full batches, an upper bound for Poisson samples.
+    """Compute the delta of all releases together at ``epsilon``.
 
-    Pure releases are taken off epsilon first (basic composition); Gaussian releases compose exactly.
+    The result is exact for full batches and an upper bound for Poisson samples. The epsilon of pure releases is
+    subtracted first (basic composition); Gaussian releases compose exactly.
 
     Parameters
     ----------
     transcript : Transcript
-        What was released.
+        Releases of a fit.
     epsilon : float
-        At which delta is wanted.
+        Epsilon at which to compute delta.
     neighbouring : Neighbouring
-        The relation that its sensitivities are meant under.
+        Neighbouring relation under which the sensitivities in the transcript are stated.
     at_most : float
-        Bounds for Poisson samples are refined until they are below this, or as tight as they get.
+        Bounds for Poisson samples are refined until they fall below this value or stop improving.
 
     Examples
     --------
@@ -107,7 +108,7 @@ def _compute_gaussian_part(
         return 0.0
     if all(each.sampling_probability == 1.0 for each in releases):
         return compute_gaussian_delta(math.sqrt(sum(each.mu**2 for each in releases)), epsilon)
-    unit = neighbouring.sensitivity(1.0)  # an event's multiplier is relative to the clip norm
+    unit = neighbouring.sensitivity(1.0)  # the noise multiplier of an event is relative to the clip norm
     events = tuple(
         GaussianEvent(each.noise_std * unit / each.sensitivity, each.count, each.sampling_probability, neighbouring)
         for each in releases
@@ -115,7 +116,7 @@ def _compute_gaussian_part(
     return _bound_sampled_delta(events, epsilon, at_most)
 
 
-@functools.lru_cache(maxsize=64)  # the same run is often repeated, and an evaluation takes up to seconds
+@functools.lru_cache(maxsize=64)  # the same run is often repeated, and one evaluation can take seconds
 def _bound_sampled_delta(events: tuple[GaussianEvent, ...], epsilon: float, at_most: float) -> float:
     interval = COARSEST_INTERVAL
     delta = compute_sampled_delta(events, epsilon, interval)
@@ -123,13 +124,13 @@ def _bound_sampled_delta(events: tuple[GaussianEvent, ...], epsilon: float, at_m
         interval /= 10
         finer = compute_sampled_delta(events, epsilon, interval)
         moved, delta = delta - finer, min(delta, finer)
-        if moved <= TIGHTNESS * delta:  # a finer grid would not bring it down
+        if moved <= TIGHTNESS * delta:  # a finer grid would not lower the bound
             break
     return delta
 
 
 def describe_transcript(transcript: Transcript, neighbouring: Neighbouring) -> str:
-    """Sentences on what was released and how it was accounted, for the guarantee."""
+    """Describe the releases and their accounting in sentences for the guarantee."""
     gaussian = Transcript(tuple(each for each in transcript if isinstance(each, GaussianRelease)))
     others = [_describe_release(each) for each in transcript if not isinstance(each, GaussianRelease)]
     return " ".join(filter(None, (_describe_gaussian(gaussian, neighbouring), *others)))
@@ -151,7 +152,7 @@ def _describe_gaussian(transcript: Transcript, neighbouring: Neighbouring) -> st
             "standard deviations."
         )
     return (
-        f"{len(transcript)} full-batch Gaussian releases were accounted exactly; together they are one Gaussian "
+        f"{len(transcript)} full-batch Gaussian releases were accounted exactly; together they form one Gaussian "
         f"mechanism whose sensitivity is {mu:.4g} standard deviations."
     )
 
@@ -162,6 +163,6 @@ def _describe_release(release: Release) -> str:
     if isinstance(release, WeightedSumRelease):
         return (
             f"{release.what.capitalize()}: bags of {release.bag_size} labels, {release.num_noisy} of them with "
-            "Gaussian noise, accounted exactly, averaged over the public weights."
+            "Gaussian noise, accounted exactly as an average over the public weights."
         )
     return ""

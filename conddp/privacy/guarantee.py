@@ -1,4 +1,4 @@
-"""What a fit promises, in one paragraph and as fields."""
+"""Privacy guarantee of a fit, as structured fields and as one paragraph of text."""
 
 import math
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ __all__ = ["Guarantee"]
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The promise of one fit. Printing it gives one exact paragraph.
+    """Privacy guarantee of one fit. Printing it gives a precise statement in one paragraph.
 
     Parameters
     ----------
     budget : PrivacyBudget
         (epsilon, delta) of this fit.
     neighbouring : Neighbouring
-        The relation under which it holds.
+        Neighbouring relation under which the guarantee holds.
     num_records : int
-        Number of records, which is public.
+        Number of training records, which is public.
     label : str
         Name of the label.
     label_bounds : Bounds
@@ -29,11 +29,11 @@ class Guarantee:
     public_columns, private_columns : tuple of str
         Names of the features.
     mechanism : str
-        A sentence on what was released and how it was accounted.
+        Sentence that describes the releases and how they were accounted.
     seeded : bool
-        Whether the noise came from a seed chosen by the caller.
+        Whether the caller chose the seed of the noise.
     choice : str
-        A sentence on why this algorithm was used, where the user left the choice to the library.
+        Sentence that explains why this algorithm was used, if the library chose it.
     """
 
     budget: PrivacyBudget
@@ -99,5 +99,7 @@ class Guarantee:
 
     def _seed(self) -> str:
         if self.seeded:
-            return "The noise came from a fixed seed: for research only, whoever knows the seed can remove the noise."
+            return (
+                "The noise came from a fixed seed: for research only. Anyone who knows the seed can remove the noise."
+            )
         return "The noise came from a cryptographic generator keyed by the operating system."

@@ -1,4 +1,4 @@
-"""What has been spent: an append-only record, written to disk before private data are read."""
+"""Append-only record of the budget spent, written to disk before private data are read."""
 
 import json
 import math
@@ -22,20 +22,20 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """One use of the data: what was done, what it cost, and why it cost that.
+    """One use of the data: the computation, its cost, and the reason for that cost.
 
     Parameters
     ----------
     what : str
         Name of the algorithm or computation.
     cost : PrivacyBudget
-        Zero for what reads public data only.
+        Privacy cost; zero if the computation reads public data only.
     reason : str
-        The argument in a sentence.
+        One sentence that justifies the cost.
     details : mapping
-        The mechanism's public settings.
+        Public settings of the mechanism.
     time : str
-        When, in UTC.
+        Time of the entry, in UTC.
     """
 
     what: str
@@ -46,20 +46,20 @@ class LedgerEntry:
 
 
 class PrivacyLedger:
-    """A budget and what has been spent of it, in memory or in a file of JSON lines.
+    """A privacy budget and its expenses, kept in memory or in a JSON Lines file.
 
     Privacy
-        :meth:`spend` writes and flushes its entry, then returns; only then may private data be read. A crash can
-        therefore only over-count. Costs add up by basic composition, whatever the algorithms.
+        :meth:`spend` writes and flushes its entry before it returns, and private data may be read only after that. A
+        crash can therefore only over-count. Costs add up by basic composition, regardless of the algorithms.
 
     Parameters
     ----------
     budget : PrivacyBudget
-        The most that may be spent on this data set.
+        Total budget for this data set.
     neighbouring : Neighbouring
-        The relation in which the budget is stated; a fit under another one is refused.
+        Neighbouring relation under which the budget is stated. Fits under another relation are refused.
     path : path, optional
-        File to keep the ledger in. It must not exist yet; :meth:`load` opens one that does.
+        File in which to keep the ledger. It must not exist yet; use :meth:`load` to open an existing ledger.
 
     Examples
     --------
@@ -97,7 +97,7 @@ class PrivacyLedger:
 
     @classmethod
     def load(cls, path: str | Path) -> "PrivacyLedger":
-        """Open a ledger file."""
+        """Open an existing ledger file."""
         ledger = cls.__new__(cls)
         ledger.path = Path(path).resolve()
         ledger._owner = os.getpid()
@@ -109,7 +109,7 @@ class PrivacyLedger:
         return ledger
 
     def write_copy(self, path: str | Path) -> None:
-        """Write what is recorded to a file that can be read but not spent from: two ledgers would count apart."""
+        """Write a read-only copy to a file. The copy cannot be spent from, since two ledgers would count separately."""
         with Path(path).open("x", encoding="utf-8") as file:
             _append(file, {**self._header(), "copy": True})
             for entry in self._entries:
@@ -124,7 +124,7 @@ class PrivacyLedger:
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
-        """Everything recorded so far."""
+        """All entries recorded so far."""
         return tuple(self._entries)
 
     @property
@@ -134,23 +134,23 @@ class PrivacyLedger:
 
     @property
     def remaining(self) -> PrivacyBudget:
-        """What may still be spent."""
+        """Budget that is left to spend."""
         return self.budget.minus(self.spent)
 
     def check(self, what: str, cost: PrivacyBudget, neighbouring: Neighbouring) -> None:
-        """Refuse what the budget does not cover; changes nothing.
+        """Raise if the budget does not cover a cost. Records nothing.
 
         Raises
         ------
         BudgetExceeded
-            If the cost does not fit into what remains.
+            If the cost exceeds the remaining budget.
         PrivacyError
-            If the relation is not the ledger's.
+            If the neighbouring relation differs from that of the ledger.
         """
         if neighbouring is not self.neighbouring:
             raise PrivacyError(
-                f"the ledger's budget is stated under neighbouring='{self.neighbouring}', but {what} was asked for "
-                f"under '{neighbouring}'. Amounts under different relations do not add up: use one ledger for each."
+                f"the ledger's budget is stated under neighbouring='{self.neighbouring}', but {what} was requested "
+                f"under '{neighbouring}'. Costs under different relations do not add up: use one ledger for each."
             )
         with self._lock:
             if self.path is not None:
@@ -158,8 +158,8 @@ class PrivacyLedger:
             spent = self.spent
         if self.is_copy:
             raise LedgerError(
-                f"'{self.path}' is the copy of a ledger that is kept with a model, and nothing may be spent on it. "
-                "Use the ledger itself."
+                f"'{self.path}' is the copy of a ledger that was saved with a model, and nothing can be spent on it. "
+                "Use the original ledger."
             )
         if math.isinf(cost.epsilon) and not math.isinf(self.budget.epsilon):
             raise BudgetExceeded(f"{what} is not private at all, and no finite budget covers it.")
@@ -170,14 +170,15 @@ class PrivacyLedger:
             )
 
     def spend(self, entry: LedgerEntry, *, neighbouring: Neighbouring | None = None) -> "Receipt":
-        """Record an entry, on disk if the ledger has a file, or refuse it if the budget does not cover it.
+        """Record an entry and return its receipt. Raise if the budget does not cover the cost.
 
-        The receipt opens what was locked at the price of the entry.
+        If the ledger has a file, the entry is written to disk first. The receipt unlocks private data whose price the
+        entry covers.
         """
         if self.path is None and self._owner != os.getpid():
             raise LedgerError(
-                "this ledger is a copy of one kept in memory, and spending on a copy would go uncounted. "
-                "Keep the ledger in a file (path=...) to share it between processes."
+                "this ledger is a copy of an in-memory ledger from another process, which would not see what is spent "
+                "on the copy. Keep the ledger in a file (path=...) to share it between processes."
             )
         relation = self.neighbouring if neighbouring is None else neighbouring
         with self._lock:
@@ -200,14 +201,14 @@ class PrivacyLedger:
         return bool(held)
 
     def _read(self) -> None:
-        """Load budget and entries from the file."""
+        """Read the budget and the entries from the file."""
         assert self.path is not None
         try:
             text = self.path.read_text(encoding="utf-8")
         except OSError as error:
             raise LedgerError(f"the ledger '{self.path}' cannot be read: {error.strerror}.") from None
         except UnicodeDecodeError:
-            raise LedgerError(f"'{self.path}' is not a ledger: it does not hold text.") from None
+            raise LedgerError(f"'{self.path}' is not a ledger: it is not a text file.") from None
         entries: list[LedgerEntry] = []
         number = 0
         try:
@@ -217,8 +218,8 @@ class PrivacyLedger:
                     version = content["conddp_ledger"]
                     if version > FORMAT_VERSION:
                         raise LedgerError(
-                            f"the ledger '{self.path}' has format {version}, newer than this conddp reads "
-                            f"({FORMAT_VERSION}). Install a newer conddp."
+                            f"the ledger '{self.path}' has format {version}, newer than the latest format that this "
+                            f"version can read ({FORMAT_VERSION}). Install a newer conddp."
                         )
                     self.is_copy = bool(content.get("copy", False))
                     self.budget = PrivacyBudget(**content["budget"])
@@ -230,17 +231,17 @@ class PrivacyLedger:
             if isinstance(error, LedgerError):
                 raise
             raise LedgerError(
-                f"line {number} of the ledger '{self.path}' is damaged. Nothing is spent on a ledger that cannot be "
-                "read: restore it, or remove the line if it is an incomplete last one."
+                f"line {number} of the ledger '{self.path}' is damaged. Nothing can be spent on a damaged ledger. "
+                "Restore the file, or remove the line if it is an incomplete last line."
             ) from None
         if number == 0 or not text.endswith("\n"):
-            raise LedgerError(f"the ledger '{self.path}' is empty or ends within a line. Restore it.")
+            raise LedgerError(f"the ledger '{self.path}' is empty or its last line is incomplete. Restore the file.")
         if len(entries) < len(self._entries):
-            raise LedgerError(f"the ledger '{self.path}' has lost entries since it was opened. Restore it.")
+            raise LedgerError(f"the ledger '{self.path}' has lost entries since it was opened. Restore the file.")
         self._entries = entries
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "PrivacyLedger":
-        return self  # clones of an estimator must go on spending from the same budget
+        return self  # clones of an estimator must keep spending from the same budget
 
     def __copy__(self) -> "PrivacyLedger":
         return self
@@ -263,9 +264,9 @@ class Receipt:
     Parameters
     ----------
     entry : LedgerEntry
-        What was recorded.
+        The recorded entry.
     ledger : PrivacyLedger
-        Where.
+        Ledger that holds the entry.
     """
 
     entry: LedgerEntry
@@ -281,7 +282,7 @@ def _append(file: IO[str], content: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[IO[str]]:
-    """The file, open for appending, held against other processes where the system can do that."""
+    """Open the file for appending and lock it against other processes, where the operating system supports it."""
     try:
         file = path.open("a", encoding="utf-8")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Private data that are handed out only after their price has been recorded."""
+"""Lock on private data that opens only after their cost has been recorded."""
 
 from typing import Generic, NoReturn, TypeVar
 
@@ -12,20 +12,20 @@ ContentT = TypeVar("ContentT")
 
 
 class Locked(Generic[ContentT]):
-    """Something private, to be opened once, with the receipt of a ledger.
+    """Private data that can be opened once, with a receipt from a ledger.
 
     Privacy
-        An algorithm is given its records in this form. It cannot read them before the ledger has been written, because
-        the receipt does not exist before.
+        An algorithm receives its records in this form. It cannot read them before the ledger entry has been written,
+        because the receipt does not exist until then.
 
     Parameters
     ----------
     content : object
-        What is private.
+        The private data.
     price : PrivacyBudget
-        What must have been recorded.
+        Cost that must be recorded before the data can be opened.
     ledger : PrivacyLedger
-        Where.
+        Ledger in which it must be recorded.
     """
 
     def __init__(self, content: ContentT, *, price: PrivacyBudget, ledger: PrivacyLedger) -> None:
@@ -34,7 +34,7 @@ class Locked(Generic[ContentT]):
         self.price = price
 
     def open(self, receipt: Receipt) -> ContentT:
-        """The content.
+        """Return the content.
 
         Raises
         ------
@@ -42,12 +42,12 @@ class Locked(Generic[ContentT]):
             If the receipt is for less than the price, of another ledger, or used, or the content was handed out.
         """
         if not isinstance(receipt, Receipt) or not self.__ledger.redeem(receipt):
-            raise PrivacyError("private records open with a fresh receipt of their own ledger only.")
+            raise PrivacyError("private records can be opened only with an unused receipt of their own ledger.")
         if not receipt.entry.cost.covers(self.price):
-            raise PrivacyError(f"private records cost {self.price}, but the entry is for {receipt.entry.cost}.")
+            raise PrivacyError(f"private records cost {self.price}, but the ledger entry covers {receipt.entry.cost}.")
         content, self.__content = self.__content, None
         if content is None:
-            raise PrivacyError("private records are handed out once for each fit.")
+            raise PrivacyError("private records can be opened only once per fit.")
         return content
 
     def __repr__(self) -> str:

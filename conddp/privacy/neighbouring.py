@@ -1,6 +1,6 @@
-"""Which data sets count as neighbours, and what that does to the sensitivity of a clipped sum.
+"""Neighbouring relations, and the sensitivity of a clipped sum under each of them.
 
-This is the only place where a relation is turned into a factor on the clip norm.
+This is the only place where a relation becomes a factor on the clip norm.
 """
 
 from enum import Enum
@@ -12,26 +12,27 @@ Scalable = TypeVar("Scalable", bound=Any)  # a float, or an array with one clip 
 
 
 class Neighbouring(Enum):
-    """What one record may do between two neighbouring data sets; public features and n stay in both.
+    """How one record may differ between two neighbouring data sets. Public features and n are the same in both.
 
     ``REPLACE``
-        Its label and private features are replaced by any others within the declared bounds. This is
-        the paper's definition and what the library means by (epsilon, delta)-DP without a qualifier.
+        The label and private features of the record are replaced by any other values within the declared
+        bounds. This is the paper's definition, and what the library means by (epsilon, delta)-DP without a
+        qualifier.
     ``ZERO_OUT``
-        Its label and private features are replaced by a null whose gradient is zero. A weaker promise:
-        epsilon 1 under ``ZERO_OUT`` is about 2.1 under ``REPLACE``. It exists because results stated
-        with add/remove accountants, the paper's included, are stated under it.
+        The label and private features of the record are replaced by a null value whose gradient is zero. This
+        is a weaker guarantee: epsilon 1 under ``ZERO_OUT`` is about 2.1 under ``REPLACE``. It exists because
+        results obtained with add/remove accountants, including the paper's, are stated under it.
     """
 
     REPLACE = "replace"
     ZERO_OUT = "zero-out"
 
     def sensitivity(self, clip_norm: Scalable) -> Scalable:
-        """L2 distance that a sum of vectors of norm at most ``clip_norm`` moves between neighbours.
+        """Return the L2 sensitivity of a sum of vectors of norm at most ``clip_norm``.
 
         Guarantees
-            Under REPLACE two vectors in the ball are at most its diameter apart; under ZERO_OUT one
-            of them is the centre. Both are attained.
+            Under REPLACE the two vectors of the record lie in a ball, at most its diameter apart. Under ZERO_OUT one
+            of them is the centre of the ball. Both bounds are attained.
 
         Examples
         --------
@@ -39,7 +40,7 @@ class Neighbouring(Enum):
         (1.0, 0.5)
         """
         factor = 2.0 if self is Neighbouring.REPLACE else 1.0
-        return clip_norm * factor  # type: ignore[no-any-return]  # a product has its factor's type
+        return clip_norm * factor  # type: ignore[no-any-return]  # the product has the type of clip_norm
 
     def __str__(self) -> str:
         return self.value

@@ -1,4 +1,4 @@
-"""Gaussian noise for a clipped sum, and where random numbers come from."""
+"""Sources of random numbers: a cryptographic generator, or a seeded one for research."""
 
 import secrets
 from dataclasses import dataclass
@@ -13,26 +13,26 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RandomSource:
-    """Where random numbers come from, and whether somebody else could repeat them.
+    """Source of random numbers, which records whether they can be reproduced from a seed.
 
-    Without a seed it holds no state: every :meth:`generator` is keyed anew by the operating system, so that no copy,
-    pickle or fork of it can ever repeat noise.
+    A source without a seed holds no state. The operating system provides a new key for every :meth:`generator`, so
+    that no copy, pickle or fork of the source can ever repeat noise.
 
     Parameters
     ----------
     seeded_generator : numpy.random.Generator, optional
-        A generator with a seed that the caller chose: good for research, worthless as a promise to anyone who knows
-        the seed.
+        Generator with a seed chosen by the caller. Use it for research only: it gives no privacy against anyone who
+        knows the seed.
     """
 
     seeded_generator: np.random.Generator | None = None
 
     @classmethod
     def of(cls, random_state: object = None) -> "RandomSource":
-        """Source for a scikit-learn ``random_state``.
+        """Create a source from a scikit-learn ``random_state``.
 
-        None gives AES-128 in counter mode, keyed with the operating system's entropy; a whole number, a NumPy
-        generator or a RandomState gives a repeatable stream and counts as seeded.
+        None gives AES-128 in counter mode, keyed with entropy from the operating system. A non-negative integer, a
+        NumPy Generator or a RandomState gives a reproducible stream and counts as seeded.
         """
         if random_state is None:
             return cls()
@@ -43,7 +43,7 @@ class RandomSource:
         if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool) and random_state >= 0:
             return cls(np.random.default_rng(int(random_state)))
         raise ValueError(
-            "random_state must be None, a whole number of at least 0, a NumPy Generator or a RandomState, "
+            "random_state must be None, a non-negative integer, a NumPy Generator or a RandomState, "
             f"got random_state={random_state!r}."
         )
 
@@ -53,7 +53,7 @@ class RandomSource:
         return self.seeded_generator is not None
 
     def generator(self) -> np.random.Generator:
-        """The seeded generator, or a new cryptographic one."""
+        """Return the seeded generator, or a new cryptographic one."""
         if self.seeded_generator is not None:
             return self.seeded_generator
         return np.random.Generator(AESCounter(key=secrets.randbits(128)))

@@ -1,14 +1,14 @@
-r"""The one door: private data become public here and nowhere else.
+r"""Releases: the only place where private quantities become public.
 
-Whatever leaves a fit goes through a :class:`Curator`, the trusted party of the central model of differential privacy.
-It is handed what is to be released together with its sensitivity, adds the noise, and appends to the transcript what it
-did. Recipes draw no noise of their own: ``tests/test_architecture.py`` checks that.
+Every result of a fit is released through a :class:`Curator`, the trusted party of the central model of differential
+privacy. The curator receives a private quantity together with its sensitivity, adds noise, and records the release in
+the transcript. Algorithms draw no privacy noise themselves; ``tests/test_architecture.py`` checks this.
 
 Rounding
-    A sum of n bounded vectors in float64, added up one after the other, is off by at most n (n + 1) / 2 times the unit
-    roundoff times their bound, in each of two neighbouring data sets; the bounds themselves are right to far better
-    than 1e-9. The curator enlarges Gaussian noise by :func:`bound_rounding`, so that the stated guarantee holds for
-    sums as they are computed.
+    A sum of n bounded vectors in float64, accumulated sequentially, has a rounding error of at most n (n + 1) / 2 times
+    the unit roundoff times their bound, in each of two neighbouring data sets. The relative error of the bounds
+    themselves is far below 1e-9. The curator scales up Gaussian noise by :func:`bound_rounding`, so that the stated
+    guarantee holds for the sums as computed.
 """
 
 import math
@@ -43,22 +43,22 @@ _calibrate = lru_cache(maxsize=64)(calibrate_gaussian_mu)
 
 
 def bound_rounding(num_records: int) -> float:
-    """Fraction by which rounding can raise the sensitivity of a sum of bounded vectors in float64."""
+    """Bound the fraction by which rounding can increase the sensitivity of a float64 sum of bounded vectors."""
     return 1e-9 + num_records**2 * 2.0**-53
 
 
 @dataclass(frozen=True)
 class BoundedSum:
-    """A sum over records, and how far one record can move it. Private until it is released; its text shows no value.
+    """A sum over records with its L2 sensitivity. The value is private until released, and the repr does not show it.
 
     Parameters
     ----------
     value : array of shape (P,), or (K, P) for K configurations
         The sum.
     sensitivity : float, or array of shape (K,)
-        L2 distance by which one record moves it at most, under the relation of the fit.
+        L2 sensitivity of the sum under the neighbouring relation of the fit.
     what : str
-        What is summed, for the transcript.
+        Description of the sum, for the transcript.
     """
 
     value: Array
@@ -70,23 +70,25 @@ class BoundedSum:
 
 
 class Curator:
-    """Releases private quantities with noise and keeps the transcript.
+    """Release private quantities with noise and keep the transcript.
 
     Privacy
-        Every method that returns something private-turned-public appends to :attr:`transcript` first. What it cost is
-        computed from the transcript by :func:`conddp.privacy.accounting.compute_delta`.
+        Every release method appends to :attr:`transcript` before it returns. The cost of a fit is computed from the
+        transcript by :func:`conddp.privacy.composition.compute_delta`.
 
     Parameters
     ----------
     generators : generator or sequence of K generators
-        Where noise comes from; one for each configuration, so that K configurations at once equal K runs of one.
+        Generators of the noise, one per configuration, so that K configurations together give the same results as K
+        separate runs.
     num_records : int
-        Number of records that sums are taken over, for the bound on rounding.
+        Number of records in each sum, for the bound on rounding.
     budget : PrivacyBudget, optional
-        What the releases may cost together: full-batch and pure releases beyond it are refused before noise is drawn.
-        What Poisson-sampled releases cost is computed when the fit ends.
+        Total cost of all releases. A full-batch or pure release that would exceed it is refused before noise is drawn.
+        The cost of Poisson-sampled releases is computed at the end of the fit.
     float32_without_guarantee : bool
-        Release sums in float32 too, whose rounding is not covered: the transcript then says that nothing is protected.
+        Also release sums in float32, whose rounding errors are not covered. The transcript then records these
+        releases as unprotected.
     """
 
     def __init__(
@@ -105,32 +107,33 @@ class Curator:
         self._pure, self._mu_squared = 0.0, 0.0  # spent so far
         self._releases: list[Release] = []
         self._counts: list[int] = []
-        self._last: tuple[Any, ...] = ()  # what the last Gaussian entry was made from, to count steps alike at once
+        self._last: tuple[Any, ...] = ()  # inputs of the last Gaussian entry, to count identical steps cheaply
 
     @property
     def transcript(self) -> Transcript:
-        """What has been released so far."""
+        """Releases made so far."""
         transcript = Transcript()
         for release, count in zip(self._releases, self._counts, strict=True):
             transcript = transcript.add(replace(release, count=count))
         return transcript
 
     def release_gaussian(self, bounded: BoundedSum, *, noise_std: Any, sampling_probability: float = 1.0) -> Array:
-        r"""The sum with Gaussian noise in every coordinate.
+        r"""Release a sum with Gaussian noise in every coordinate.
 
         Privacy
-            The Gaussian mechanism: sensitivity over standard deviation is its parameter :math:`\mu`, or a
-            Poisson-sampled one if ``sampling_probability`` is below 1. With K configurations the transcript holds the
-            one with the least noise: what is released about each is protected at least so well.
+            This is the Gaussian mechanism with parameter :math:`\mu`, the sensitivity divided by the standard
+            deviation. If ``sampling_probability`` is below 1, it is the Poisson-sampled Gaussian mechanism. With K
+            configurations the transcript records the one with the least noise relative to its sensitivity; every other
+            configuration is protected at least as well.
 
         Parameters
         ----------
         bounded : BoundedSum
-            The sum with its sensitivity.
+            Sum and its sensitivity.
         noise_std : float, or array of shape (K,)
-            Standard deviation of the noise, before it is enlarged for rounding.
+            Standard deviation of the noise, before the increase for rounding.
         sampling_probability : float
-            Probability with which each record took part in the sum.
+            Probability with which each record was included in the sum.
         """
         value = bounded.value
         self._check_shape(bounded, noise_std)
@@ -144,11 +147,11 @@ class Curator:
     def release_integers(
         self, counts: NDArray[Any], *, sensitivity: float, epsilon: float, what: str
     ) -> NDArray[np.float64]:
-        r"""Whole numbers with discrete Laplace noise: no low-order bits to attack.
+        r"""Release integers with discrete Laplace noise, which leaves no low-order bits to attack.
 
         Privacy
-            Pure ``epsilon`` if one record moves the counts by at most ``sensitivity`` in L1. The difference of two
-            geometric variables has probabilities that fall as :math:`e^{-\epsilon |z| / \mathrm{sensitivity}}`.
+            Pure ``epsilon`` if one record changes the counts by at most ``sensitivity`` in L1. The difference of two
+            geometric variables z has probability proportional to :math:`e^{-\epsilon |z| / \mathrm{sensitivity}}`.
         """
         positive(sensitivity=sensitivity, epsilon=epsilon)
         self._append(PureRelease(what, 1, "geometric", sensitivity, sensitivity / epsilon))
@@ -158,10 +161,10 @@ class Curator:
     def release_laplace(
         self, values: NDArray[Any], *, sensitivity: float, epsilon: float, what: str
     ) -> NDArray[np.float64]:
-        """Values of different records, one by one, with Laplace noise.
+        """Release one value per record, each with Laplace noise.
 
         Privacy
-            Pure ``epsilon``, local: a record owns one value, which it moves by at most ``sensitivity``.
+            Pure ``epsilon``, local: each record has one value and can change it by at most ``sensitivity``.
         """
         positive(sensitivity=sensitivity, epsilon=epsilon)
         self._append(PureRelease(what, 1, "laplace", sensitivity, sensitivity / epsilon))
@@ -170,13 +173,14 @@ class Curator:
     def release_staircase(
         self, values: NDArray[Any], *, sensitivity: float, epsilon: float, what: str
     ) -> NDArray[np.float64]:
-        r"""Values of different records, one by one, with staircase noise: of all pure noise that of least variance.
+        r"""Release one value per record, each with staircase noise, the pure-DP noise of least variance.
 
-        The density is constant on steps of total length ``sensitivity``, falling by :math:`e^{-\epsilon}` from step to
-        step, each split at the fraction :math:`\gamma = 1 / (1 + e^{\epsilon/2})` (Geng and Viswanath 2014).
+        The density is piecewise constant on steps of length ``sensitivity`` and falls by a factor of
+        :math:`e^{-\epsilon}` from one step to the next. Each step is split at the fraction
+        :math:`\gamma = 1 / (1 + e^{\epsilon/2})` (Geng and Viswanath 2014).
 
         Privacy
-            Pure ``epsilon``, local: a record owns one value, which it moves by at most ``sensitivity``.
+            Pure ``epsilon``, local: each record has one value and can change it by at most ``sensitivity``.
         """
         positive(sensitivity=sensitivity, epsilon=epsilon)
         self._append(PureRelease(what, 1, "staircase", sensitivity, sensitivity / epsilon))
@@ -191,19 +195,19 @@ class Curator:
     def release_response(
         self, rows: NDArray[np.intp], probabilities: NDArray[np.float64], *, what: str
     ) -> NDArray[np.intp]:
-        """A random column of a table of probabilities for the row of every record: randomised response.
+        """Release one randomised response per record, drawn from a table of probabilities.
 
         Privacy
-            Pure, local: epsilon is read off the table, as the logarithm of the largest ratio within a column.
+            Pure, local. Epsilon is the logarithm of the largest ratio of two probabilities in the same column.
 
         Parameters
         ----------
         rows : array of shape (n,)
-            Which row of the table each record has; private.
+            Row of the table for each record; private.
         probabilities : array of shape (k, m)
-            Each row adds up to one.
+            Probability of each of the m outcomes for each of the k rows. Each row sums to one.
         what : str
-            For the transcript.
+            Description of the release, for the transcript.
 
         Raises
         ------
@@ -212,13 +216,13 @@ class Curator:
         """
         epsilon = compute_response_epsilon(probabilities)
         if not math.isfinite(epsilon):
-            raise PrivacyError("a table of responses must give every possible outcome a chance in every row.")
-        epsilon = max(epsilon, 1e-12)  # a table of equal rows releases nothing, and is recorded all the same
+            raise PrivacyError("a response table must give every possible outcome a positive probability in every row.")
+        epsilon = max(epsilon, 1e-12)  # a table of equal rows reveals nothing, but the release is still recorded
         self._append(PureRelease(what, 1, "randomized response", 1.0, 1 / epsilon))
         draws = self._generators[0].random(len(rows))
         outcome = np.empty(len(rows), dtype=np.intp)
         distinct, where = np.unique(probabilities, axis=0, return_inverse=True)
-        kinds = where.reshape(-1)[rows]  # rows that are alike are drawn together
+        kinds = where.reshape(-1)[rows]  # equal rows of the table are drawn together
         for kind, row in enumerate(distinct):
             of_kind = np.flatnonzero(kinds == kind)
             steps = np.cumsum(row)
@@ -237,26 +241,26 @@ class Curator:
         used_fraction: float,
         what: str,
     ) -> NDArray[np.float64]:
-        """A weighted sum of labels for every bag, after Gaussian noise on the first labels of the bag.
+        """Release a weighted sum of labels for every bag, with Gaussian noise added to the first labels of the bag.
 
         Privacy
-            :func:`conddp.privacy.weighted_sums.compute_bag_delta`, if weights are standard normal, a label is in at
-            most one bag, and bags were filled at random.
+            :func:`conddp.privacy.weighted_sums.compute_bag_delta` gives delta, provided that the weights are standard
+            normal, each label is in at most one bag, and the bags were filled at random.
 
         Parameters
         ----------
         label, weights : arrays of shape (bags, bag size)
             Labels by bag, and public weights.
         label_range : float
-            Distance by which one label can move.
+            Largest possible change of one label.
         num_noisy : int
-            How many labels of each bag get noise.
+            Number of labels of each bag that receive noise.
         noise_std : float
-            Its standard deviation, before it is enlarged for rounding.
+            Standard deviation of the noise, before the increase for rounding.
         used_fraction : float
-            Probability of a record to be in a bag at all.
+            Probability that a record is in any bag.
         what : str
-            For the transcript.
+            Description of the release, for the transcript.
         """
         positive(noise_std=noise_std, label_range=label_range)
         num_bags, bag_size = label.shape
@@ -267,7 +271,7 @@ class Curator:
         return np.asarray((weights * (label + noise)).sum(axis=1))
 
     def release_unprotected(self, value: Any, *, what: str) -> Any:
-        """The value as it is. Not private: the transcript then has an infinite cost."""
+        """Release a value without noise. This is not private: the transcript then has an infinite cost."""
         self._append(UnprotectedRelease(what))
         return value
 
@@ -299,7 +303,7 @@ class Curator:
         self._pure, self._mu_squared = pure, mu_squared
 
     def _record_gaussian(self, bounded: BoundedSum, noise_std: Any, sampling_probability: float) -> None:
-        """Append to the transcript before noise is drawn; thousands of steps alike cost next to nothing."""
+        """Record the release before noise is drawn; thousands of identical steps add almost no overhead."""
         sensitivities = np.atleast_1d(np.asarray(bounded.sensitivity, dtype=np.float64))
         stds = np.atleast_1d(np.asarray(noise_std, dtype=np.float64)) * self._enlarged
         dtype = str(bounded.value.dtype)
@@ -311,8 +315,8 @@ class Curator:
         sensitivities, stds = np.broadcast_arrays(sensitivities, stds)
         if not (np.isfinite(sensitivities) & (sensitivities > 0) & np.isfinite(stds) & (stds > 0)).all():
             raise PrivacyError(
-                f"a release needs a positive, finite sensitivity and noise, got sensitivity={bounded.sensitivity!r} "
-                f"and noise_std={noise_std!r} for {bounded.what}."
+                f"a release needs a positive, finite sensitivity and noise_std, got "
+                f"sensitivity={bounded.sensitivity!r} and noise_std={noise_std!r} for {bounded.what}."
             )
         if self._allows_float32 and bounded.value.dtype.itemsize < 8:
             self._append(UnprotectedRelease(f"{bounded.what}, in float32"))
@@ -326,19 +330,21 @@ class Curator:
         self._last = made_from
 
     def _check_shape(self, bounded: BoundedSum, noise_std: Any) -> None:
-        """Raise unless there is a generator for every configuration, and rounding is covered."""
+        """Raise unless there is one generator per configuration and rounding is covered."""
         shape, precise = tuple(bounded.value.shape), bounded.value.dtype.itemsize == 8
         if len(shape) == 1 and (np.ndim(bounded.sensitivity) or np.ndim(noise_std)):
             raise PrivacyError("a vector has one sensitivity and one standard deviation of its noise, got arrays.")
         if len(shape) not in (1, 2) or (shape[0] if len(shape) == 2 else 1) != len(self._generators):
-            raise PrivacyError(f"{len(self._generators)} generators cannot release a sum of shape {shape}.")
+            raise PrivacyError(
+                f"a curator with {len(self._generators)} generators cannot release a sum of shape {shape}."
+            )
         if not precise and not self._allows_float32:
             raise PrivacyError(
-                f"sums must be in float64 to be released: rounding in {bounded.value.dtype} is not covered."
+                f"sums must be in float64 to be released: rounding errors in {bounded.value.dtype} are not covered."
             )
 
     def _draw_normal(self, value: Array) -> Array:
-        """Standard normal numbers in the shape, precision and place of a sum, one generator per configuration."""
+        """Standard normal numbers with the shape, dtype and device of a sum, one generator per configuration."""
         dtype = np.float64 if value.dtype.itemsize == 8 else np.float32
         if len(self._generators) == 1:
             noise: Array = self._generators[0].standard_normal(tuple(value.shape), dtype=dtype)
@@ -350,7 +356,7 @@ class Curator:
 
 
 def compute_response_epsilon(probabilities: NDArray[np.float64]) -> float:
-    """Logarithm of the largest ratio of two rows' chances of one outcome."""
+    """Compute epsilon of a response table: the log of the largest ratio of two rows' probabilities of an outcome."""
     largest, smallest = probabilities.max(axis=0), probabilities.min(axis=0)
     possible = largest > 0
     if (smallest[possible] == 0).any():
@@ -359,5 +365,5 @@ def compute_response_epsilon(probabilities: NDArray[np.float64]) -> float:
 
 
 def _draw_geometric(rate: float, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Whole numbers from 1 on whose chances fall by exp(-rate) a step, with a tail far beyond 53 bits."""
+    """Integers from 1 upwards whose probabilities fall by exp(-rate) per step, with a tail far beyond 53 bits."""
     return np.maximum(np.ceil(rng.standard_exponential(size) / rate), 1.0)

@@ -1,4 +1,4 @@
-"""What left the private data during a fit: one entry per release, without any of the numbers that were released."""
+"""Transcript of a fit: one entry per release of private data, without the released values."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -21,14 +21,14 @@ MOST_RELEASES = 10**8  # more than any run makes; a larger count is a damaged fi
 
 @dataclass(frozen=True)
 class Release:
-    """One release, or several alike in a row.
+    """One release, or several consecutive identical ones.
 
     Parameters
     ----------
     what : str
-        What was released, in words.
+        Description of the released quantity.
     count : int
-        How many releases in a row were like this one.
+        Number of consecutive identical releases.
     """
 
     kind: ClassVar[str]
@@ -47,16 +47,16 @@ class Release:
 
 @dataclass(frozen=True)
 class GaussianRelease(Release):
-    """A sum over records with Gaussian noise of one standard deviation in every coordinate.
+    """A sum over records with Gaussian noise of the same standard deviation in every coordinate.
 
     Parameters
     ----------
     sensitivity : float
-        L2 distance by which one record can move the sum, under the relation of the fit.
+        L2 sensitivity of the sum under the neighbouring relation of the fit.
     noise_std : float
         Standard deviation of the noise.
     sampling_probability : float
-        Probability with which each record took part (Poisson sampling); 1 for the full batch.
+        Probability with which each record was included (Poisson sampling); 1 for the full batch.
     """
 
     kind: ClassVar[str] = "gaussian"
@@ -72,22 +72,22 @@ class GaussianRelease(Release):
 
     @property
     def mu(self) -> float:
-        """Sensitivity in standard deviations of the noise, of all ``count`` releases together, full batch."""
+        """Sensitivity of all ``count`` full-batch releases together, in standard deviations of the noise."""
         return math.sqrt(self.count) * self.sensitivity / self.noise_std
 
 
 @dataclass(frozen=True)
 class PureRelease(Release):
-    """A release with a pure guarantee: its epsilon is ``sensitivity / noise_scale``, and it needs no delta.
+    """A release under pure differential privacy: epsilon is ``sensitivity / noise_scale`` and delta is 0.
 
     Parameters
     ----------
     mechanism : str
         "laplace", "staircase", "geometric" or "randomized response".
     sensitivity : float
-        L1 distance by which one record can move what is released.
+        L1 sensitivity of the released quantity.
     noise_scale : float
-        Scale of the noise in the same units.
+        Scale of the noise, in the same units.
     """
 
     kind: ClassVar[str] = "pure"
@@ -102,24 +102,24 @@ class PureRelease(Release):
 
     @property
     def epsilon(self) -> float:
-        """Cost of all ``count`` releases together."""
+        """Epsilon of all ``count`` releases together."""
         return self.count * self.sensitivity / self.noise_scale
 
 
 @dataclass(frozen=True)
 class WeightedSumRelease(Release):
-    """Random weighted sums of labels in disjoint bags, after Gaussian noise on some labels of each bag.
+    """Random weighted sums of labels in disjoint bags, with Gaussian noise added to some labels of each bag.
 
     Parameters
     ----------
     bag_size, num_noisy : int
-        Labels per bag, and how many of them got noise.
+        Number of labels per bag, and how many of them received noise.
     label_range : float
-        Width of the label's range.
+        Width of the label range.
     noise_std : float
-        Standard deviation of the noise on a label.
+        Standard deviation of the noise added to a label.
     used_fraction : float
-        Probability of a record to be in a bag at all.
+        Probability that a record is in any bag.
     """
 
     kind: ClassVar[str] = "weighted sums"
@@ -140,7 +140,7 @@ class WeightedSumRelease(Release):
 
 @dataclass(frozen=True)
 class UnprotectedRelease(Release):
-    """Private data as they are, for non-private references: no finite epsilon covers it."""
+    """Private data released without noise, for non-private references. No finite epsilon covers it."""
 
     kind: ClassVar[str] = "unprotected"
 
@@ -152,7 +152,7 @@ KINDS: dict[str, type[Release]] = {
 
 @dataclass(frozen=True)
 class Transcript:
-    """All releases of a fit, in order. Holds public numbers only.
+    """All releases of a fit, in order. Contains public numbers only.
 
     Examples
     --------
@@ -165,7 +165,7 @@ class Transcript:
     releases: tuple[Release, ...] = ()
 
     def add(self, release: Release) -> "Transcript":
-        """The transcript with one more release; releases alike in a row become one entry."""
+        """Return the transcript with one more release, merging consecutive identical releases into one entry."""
         *before, last = self.releases or (None,)
         if last is not None and replace(last, count=release.count) == release:
             return Transcript((*before, replace(last, count=last.count + release.count)))
@@ -179,12 +179,12 @@ class Transcript:
 
     @classmethod
     def from_json(cls, stored: object) -> "Transcript":
-        """The transcript that was stored.
+        """Read a transcript from its stored form.
 
         Raises
         ------
         ValueError
-            If it is not a list of known releases with valid numbers.
+            If the stored form is not a list of known releases with valid numbers.
         """
         if not isinstance(stored, list) or not all(isinstance(entry, Mapping) for entry in stored):
             raise ValueError("the transcript must be a list of releases.")
@@ -193,13 +193,15 @@ class Transcript:
             values: dict[str, Any] = dict(entry)
             kind = values.pop("kind", None)
             if not isinstance(kind, str) or kind not in KINDS:
-                raise ValueError(f"the transcript has a release of unknown kind {kind!r}.")
+                raise ValueError(f"the transcript contains a release of unknown kind {kind!r}.")
             try:
                 releases.append(KINDS[kind](**values))
             except TypeError:
-                raise ValueError(f"the transcript has a {kind} release with wrong fields {sorted(values)}.") from None
+                raise ValueError(
+                    f"the transcript contains a {kind} release with wrong fields {sorted(values)}."
+                ) from None
         return cls(tuple(releases))
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The transcript as it is stored."""
+        """Return the transcript in its stored form."""
         return [{"kind": release.kind, **asdict(release)} for release in self.releases]

@@ -1,9 +1,9 @@
-r"""The privacy of random weighted sums of labels in bags (Weighted-LLP).
+r"""Privacy accounting for random weighted sums of labels in bags (Weighted-LLP).
 
 A bag of k labels is released as :math:`\sum_i w_i y_i` with weights :math:`w_i \sim N(0, 1)`, after noise
-:math:`N(0, s^2)` was added to m of its labels. Given the weights, which are public, this is one Gaussian release whose
-sensitivity to label i is :math:`\mu = R |w_i| / (s \sqrt{\sum_{l\ \mathrm{noisy}} w_l^2})` standard deviations, with R
-the range of the label; delta is the mean over the weights, exactly.
+:math:`N(0, s^2)` has been added to m of its labels. Given the weights, which are public, this is one Gaussian release.
+Its sensitivity to label i is :math:`\mu = R |w_i| / (s \sqrt{\sum_{l\ \mathrm{noisy}} w_l^2})` standard deviations,
+where R is the width of the label range. Delta is exactly the mean of the Gaussian delta over the weights.
 """
 
 import math
@@ -23,24 +23,24 @@ LARGEST_BAG = 10**9
 def compute_bag_delta(
     epsilon: float, *, bag_size: int, noisy_fraction: float, label_range: float = 1.0, used_fraction: float = 1.0
 ) -> float:
-    r"""Delta at ``epsilon`` of releasing all bags, under REPLACE.
+    r"""Compute the delta at ``epsilon`` of releasing all bags, under REPLACE.
 
-    With m noisy labels in a bag, :math:`w_i^2 / \sum w_l^2` is :math:`\mathrm{Beta}(1/2, (m-1)/2)` for a noisy label i
-    and :math:`w_i^2 / (w_i^2 + \sum w_l^2)` is :math:`\mathrm{Beta}(1/2, m/2)` for another; both integrals have one
-    dimension.
+    With m noisy labels in a bag, :math:`w_i^2 / \sum w_l^2` follows :math:`\mathrm{Beta}(1/2, (m-1)/2)` for a noisy
+    label i, and :math:`w_i^2 / (w_i^2 + \sum w_l^2)` follows :math:`\mathrm{Beta}(1/2, m/2)` for any other label. Both
+    expectations are therefore one-dimensional integrals.
 
     Parameters
     ----------
     epsilon : float
-        At which delta is wanted.
+        Epsilon at which to compute delta.
     bag_size : int
-        Labels per bag.
+        Number of labels per bag.
     noisy_fraction : float
-        Share of the labels of each bag that get noise; at least one does.
+        Fraction of the labels of each bag that receive noise; at least one label does.
     label_range : float
-        Width of the label's range over the standard deviation of its noise.
+        Width of the label range divided by the standard deviation of the noise.
     used_fraction : float
-        Chance of a record to be in a bag at all.
+        Probability that a record is in any bag.
     """
     positive(epsilon=epsilon, noisy_fraction=noisy_fraction, label_range=label_range, used_fraction=used_fraction)
     in_range(0.0, 1.0, noisy_fraction=noisy_fraction, used_fraction=used_fraction)
@@ -58,14 +58,14 @@ def compute_bag_delta(
 
 
 def count_noisy(bag_size: int, noisy_fraction: float) -> int:
-    """Number of labels of a bag that get noise: the share, rounded up, and at least one."""
+    """Return the number of labels per bag that receive noise: the fraction, rounded up, and at least one."""
     return max(1, math.ceil(noisy_fraction * bag_size - 1e-9))
 
 
 def calibrate_bag_size(
     epsilon: float, delta: float, *, noisy_fraction: float, label_range: float = 1.0, used_fraction: float = 1.0
 ) -> int:
-    """Smallest bag size that gives (epsilon, delta) under REPLACE.
+    """Find the smallest bag size that gives (epsilon, delta) under REPLACE.
 
     Privacy
         Reads no data.
@@ -87,7 +87,7 @@ def calibrate_bag_size(
         )
 
     high = 1
-    while not spent(high) <= delta:  # so that anything but a proven bound is refused
+    while not spent(high) <= delta:  # written with `not` so that NaN is refused as well
         high *= 2
         if high > LARGEST_BAG:
             raise NotCalibrated(f"No bag size up to {LARGEST_BAG} gives epsilon={epsilon} at delta={delta}.")
@@ -99,9 +99,9 @@ def calibrate_bag_size(
 
 
 def _mean_over_beta(b: float, label_range: float, epsilon: float, *, odds: bool) -> float:
-    """Mean of the Gaussian delta over Beta(1/2, b), by the trapezoidal rule in the logit of its root.
+    """Mean of the Gaussian delta over t^2 ~ Beta(1/2, b), by the trapezoidal rule in the logit of t.
 
-    The rule converges geometrically there: integrand and density fall off at both ends.
+    The rule converges geometrically in this variable, because integrand and density decay at both ends.
     """
     logit = np.linspace(-30.0, 30.0, 6001)
     root = 1 / (1 + np.exp(-logit))  # t, with t^2 the Beta variable
@@ -109,7 +109,7 @@ def _mean_over_beta(b: float, label_range: float, epsilon: float, *, odds: bool)
     log_density = np.log(2.0) + (b - 1) * log_rest - betaln(0.5, b)
     mu = label_range * (root / np.exp(0.5 * log_rest) if odds else root)
     integrand = _gaussian_delta(mu, epsilon) * np.exp(log_density) * root * (1 - root)
-    beyond = betaincc(0.5, b, root[-1] ** 2)  # what the rule leaves out above, where delta is at most 1
+    beyond = betaincc(0.5, b, root[-1] ** 2)  # upper tail beyond the grid, where delta is at most 1
     return float(np.trapezoid(integrand, logit) + beyond)
 
 

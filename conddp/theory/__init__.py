@@ -1,7 +1,6 @@
-"""The paper's theorems as functions: numbers in, a bound out, corrected where the printed form is wrong.
+"""The paper's theorems as functions that return bounds, corrected where the printed form is wrong.
 
-The distance to the optimum and the loss at the start depend on labels: what is put in for them must be public or
-assumed.
+The distance to the optimum and the initial loss depend on labels. Values passed for them must be public or assumed.
 """
 
 from conddp.theory.bound import Bound

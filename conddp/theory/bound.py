@@ -1,4 +1,4 @@
-"""A bound: its value, the terms that it is made of, and what it assumes."""
+"""A bound with its value, terms and assumptions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,20 +8,20 @@ __all__ = ["Bound"]
 
 @dataclass(frozen=True)
 class Bound:
-    """What a theorem says about given numbers.
+    """Bound of a theorem, evaluated for given numbers.
 
     Parameters
     ----------
     value : float
-        The bound.
+        Value of the bound.
     terms : mapping
-        What it is made of, by name.
+        Terms of the bound, by name.
     symbols : mapping
-        The numbers that went in, by their symbol in the paper.
+        Inputs, by their symbol in the paper.
     assumptions : tuple of str
-        What must hold.
+        Assumptions of the theorem.
     printed : float, optional
-        The same by the formula that the paper prints, where that is another one; its hidden constants are taken as one.
+        Value of the formula printed in the paper, if it differs. Its hidden constants are taken as one.
     """
 
     value: float

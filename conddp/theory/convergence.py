@@ -1,7 +1,8 @@
-r"""Convergence of Algorithm 1 for convex, strongly convex and other losses, with all constants.
+r"""Convergence of Algorithm 1 for convex, strongly convex and nonconvex losses, with all constants.
 
-The loss is a mean over records; parameters act through :math:`W = \mathrm{diag}(C^\top, I)`; M bounds the gradient of
-a record in the conditioned model and :math:`\sigma` is the noise of a step, both from :mod:`conddp.theory.privacy`.
+The loss is a mean over records, and parameters act through :math:`W = \mathrm{diag}(C^\top, I)`. M bounds the gradient
+norm of a record in the conditioned model, and :math:`\sigma` is the noise standard deviation of a step. Both come from
+:mod:`conddp.theory.privacy`.
 """
 
 import math
@@ -13,14 +14,14 @@ __all__ = ["bound_convex", "bound_nonconvex", "bound_strongly_convex"]
 
 
 def bound_convex(gradient_bound: float, distance: float, *, noise: float, num_parameters: int, num_steps: int) -> Bound:
-    r"""Excess risk of the mean iterate for convex losses, at the best learning rate.
+    r"""Bound the excess risk of the mean iterate for convex losses, at the optimal learning rate.
 
     .. math:: \mathbb{E} L(\bar\theta) - L^* \le N \sqrt{\frac{M^2 + d \sigma^2}{T}},
        \qquad \eta = \frac{N}{\sqrt{T (M^2 + d \sigma^2)}}
 
     Paper
-        Theorem ``convergence_glm``, from its last step before the constants of :math:`\sigma` are dropped. The mean is
-        over :math:`\theta_0, \ldots, \theta_{T-1}`, as in the proof; Algorithm 1 prints
+        Theorem ``convergence_glm``, in the form of the last step of its proof before the constants of :math:`\sigma`
+        are dropped. The mean is over :math:`\theta_0, \ldots, \theta_{T-1}`, as in the proof. Algorithm 1 prints
         :math:`\theta_1, \ldots, \theta_T`, for which the bound can fail.
 
     Parameters
@@ -28,9 +29,10 @@ def bound_convex(gradient_bound: float, distance: float, *, noise: float, num_pa
     gradient_bound : float
         M.
     distance : float
-        N: from the start to the optimum in the norm of :math:`(W W^\top)^{-1}`; the root of the factor :math:`T_2`.
+        N, the distance from the start to the optimum in the norm of :math:`(W W^\top)^{-1}`. It is the square root of
+        the factor :math:`T_2`.
     noise : float
-        :math:`\sigma`, of the mean gradient.
+        :math:`\sigma`, the standard deviation of the noise on the mean gradient.
     num_parameters, num_steps : int
         d and T.
     """
@@ -63,20 +65,20 @@ def bound_strongly_convex(
     num_steps: int,
     other_blocks: bool = False,
 ) -> Bound:
-    r"""Excess risk of the mean iterate for smooth, strongly convex losses.
+    r"""Bound the excess risk of the mean iterate for smooth, strongly convex losses.
 
     .. math:: \mathbb{E} L(\bar\theta) - L^* \le \frac{16 \beta}{\mu^2}\, K\, \frac{M^2 + d\sigma^2}{T},
        \qquad K = \frac{\lambda_{\max}}{\lambda_{\min}^2}, \qquad \eta_t = \frac{1}{\mu\, t\, \lambda_{\min}}
 
-    with :math:`\lambda` the eigenvalues of :math:`W W^\top`: the squared singular values of C, and one if there are
+    where :math:`\lambda` are the eigenvalues of :math:`W W^\top`: the squared singular values of C, and 1 if there are
     private or upper blocks.
 
     Paper
         Theorem ``convergence_strongly_convex``, corrected. Its statement has :math:`\beta^2` where the proof ends with
-        :math:`\beta`, a learning rate without :math:`\lambda_{\min}`, and a larger K,
-        :math:`(\sigma_{\max} / \sigma_{\min})^2 \max(\sigma_{\max}^2, \sigma_{\min}^{-2})`, because its base case
-        measures the gradient in the wrong norm: M bounds it in that of :math:`W W^\top`, from which
-        :math:`\|\nabla L\|^2 \le M^2 / \lambda_{\min}`.
+        :math:`\beta`, and a learning rate without :math:`\lambda_{\min}`. Its K is larger,
+        :math:`(\sigma_{\max} / \sigma_{\min})^2 \max(\sigma_{\max}^2, \sigma_{\min}^{-2})`, because the base case of
+        the proof measures the gradient in the wrong norm. M bounds the gradient in the norm of :math:`W W^\top`, which
+        implies :math:`\|\nabla L\|^2 \le M^2 / \lambda_{\min}`.
 
     Parameters
     ----------
@@ -131,18 +133,19 @@ def bound_strongly_convex(
 def bound_nonconvex(
     gradient_bound: float, drop: float, *, smoothness: float, noise: float, num_parameters: int, num_steps: int
 ) -> Bound:
-    r"""Mean squared gradient over the run for smooth losses, in the norm of :math:`W W^\top`.
+    r"""Bound the mean squared gradient norm over the run for smooth losses, in the norm of :math:`W W^\top`.
 
     .. math:: \frac1T \sum_t \mathbb{E} \|\nabla L(W \theta_t)\|^2_{W W^\top} \le
        \frac{\beta_0 (L_0 - L^*)}{\sqrt{T}} + \frac{M^2 + d \sigma^2}{2 \sqrt{T}},
        \qquad \eta = \frac{1}{\beta_0 \sqrt{T}}
 
-    With :math:`\sigma^2` proportional to T the last term grows like :math:`\sqrt{T}`: more steps do not always help.
+    If :math:`\sigma^2` is proportional to T, the last term grows like :math:`\sqrt{T}`, so more steps do not always
+    help.
 
     Paper
-        Theorem ``convergence_non_convex``, corrected. It prints the plain norm of the gradient, and a last term that
-        falls with T; the descent lemma pairs the gradient with the step in the Euclidean product, which leaves
-        :math:`W W^\top` in the norm.
+        Theorem ``convergence_non_convex``, corrected. The paper prints the Euclidean norm of the gradient, and a last
+        term that decreases with T. The descent lemma takes the Euclidean inner product of the gradient and the step,
+        which leaves :math:`W W^\top` in the norm.
 
     Parameters
     ----------
@@ -151,7 +154,7 @@ def bound_nonconvex(
     drop : float
         :math:`L_0 - L^*`.
     smoothness : float
-        :math:`\beta_0`: of the loss in conditioned parameters.
+        :math:`\beta_0`, the smoothness of the loss in conditioned parameters.
     noise : float
         :math:`\sigma`.
     num_parameters, num_steps : int

@@ -1,13 +1,13 @@
-r"""What the public features say, before any label is seen, about how well a private model can do.
+r"""Statistics of the public features that predict the accuracy of a private model before any label is read.
 
-With whitened rows :math:`u_i` the leverage of record i is :math:`h_i = \|u_i\|^2 / n`. It adds up to the number of
-directions k; a record with leverage near one is fitted by one direction almost alone, and noise must cover it.
+With whitened rows :math:`u_i`, the leverage of record i is :math:`h_i = \|u_i\|^2 / n`. Leverages add up to the number
+of directions k. A record with leverage near one determines some direction almost alone, and the noise must cover it.
 
-One noisy sum :math:`X^\top y + \sigma_1 R\, \kappa\, z` with :math:`\kappa = \max_i \|x_i\|`, solved for least
-squares, has a mean squared prediction error of
-:math:`\sigma_1^2 R^2 \cdot \kappa^2\, \mathrm{tr}\big((X^\top X)^{-1}\big) / n` from its noise, with R the width of the
-label's range and :math:`\sigma_1` the standard deviation that the budget asks for at unit sensitivity. The factor after
-the dot depends on public columns only, and on how they are scaled: conditioned, it is :math:`k \max_i h_i / n`.
+Consider least squares from one noisy sum :math:`X^\top y + \sigma_1 R\, \kappa\, z` with
+:math:`\kappa = \max_i \|x_i\|`. Here R is the width of the label range and :math:`\sigma_1` is the standard deviation
+that the budget requires at unit sensitivity. The noise adds a mean squared prediction error of
+:math:`\sigma_1^2 R^2 \cdot \kappa^2\, \mathrm{tr}\big((X^\top X)^{-1}\big) / n`. The factor after the dot depends only
+on public columns and their scaling. For conditioned columns it is :math:`k \max_i h_i / n`.
 """
 
 import math
@@ -28,16 +28,16 @@ from conddp.theory import Improvement, compute_improvement
 
 __all__ = ["Design"]
 
-FAR = 20.0  # standard deviations from its mean: a column with such a value is called heavy-tailed
+FAR = 20.0  # a column is heavy-tailed if a value is more than this many standard deviations from the mean
 ILL_CONDITIONED = 1e3
 
 
 @dataclass(frozen=True)
 class Design:
-    """Facts about a matrix of public features.
+    """Statistics of a matrix of public features.
 
     Privacy
-        Read from public columns only: no cost.
+        Reads public columns only: no cost.
 
     Parameters
     ----------
@@ -46,22 +46,22 @@ class Design:
     num_records : int
         Number of records n.
     rank : int
-        WhitenedRows that carry information, the constant included.
+        Number of directions that are not collinear, including the constant.
     singular_values : tuple of float
-        Of the columns as they are, with a constant column.
+        Singular values of the raw columns, with a constant column.
     scaled_singular_values : tuple of float
-        Of the columns centred and scaled to unit variance, over the root of n; without the constant.
+        Singular values of the centred columns of unit variance, divided by the square root of n; without the constant.
     largest_leverage, high_leverage : float
-        Of all records, and the value that 1 % of them exceed.
+        Largest leverage of all records, and the leverage that 1 % of the records exceed.
     deviations : tuple of float
         Standard deviation of each column.
     heavy_tailed : tuple of str
         Columns with a value more than 20 standard deviations from their mean.
     plain_cost, scaled_cost, conditioned_cost : float
-        The factor of the noise of one release for columns as they are, scaled to unit root mean square, and
-        conditioned.
+        Factor of the noise of one release (see the module) for raw columns, columns scaled to unit root mean square,
+        and conditioned columns.
     improvement : Improvement
-        By which factor conditioning shrinks the bound of noisy descent, for the best and the worst labels.
+        Factor by which conditioning reduces the bound for noisy gradient descent, for the best and the worst labels.
     """
 
     columns: tuple[str, ...]
@@ -80,7 +80,7 @@ class Design:
 
     @classmethod
     def of(cls, public_features: PublicFeatures) -> "Design":
-        """Facts about public features.
+        """Compute the statistics of public features.
 
         Examples
         --------
@@ -124,33 +124,33 @@ class Design:
 
     @property
     def num_parameters(self) -> int:
-        """Columns, the constant included."""
+        """Number of columns, including the constant."""
         return len(self.columns) + 1
 
     @property
     def condition_number(self) -> float:
-        """Largest over smallest singular value of the columns as they are."""
+        """Ratio of the largest to the smallest singular value of the raw columns."""
         return self.singular_values[0] / self.singular_values[-1]
 
     @property
     def scaled_condition_number(self) -> float:
-        """The same after centring and scaling of columns: what scaling alone leaves."""
+        """Condition number after centring and scaling each column."""
         values = self.scaled_singular_values
         return values[0] / values[-1] if values else 1.0
 
     @property
     def effective_rank(self) -> float:
-        r"""Directions that the variance of scaled columns is spread over: :math:`(\sum s^2)^2 / \sum s^4`."""
+        r"""Effective number of directions of the scaled columns: :math:`(\sum s^2)^2 / \sum s^4`."""
         squares = np.square(self.scaled_singular_values)
         return float(squares.sum() ** 2 / np.square(squares).sum()) if len(squares) else 0.0
 
     @property
     def mean_leverage(self) -> float:
-        """Directions per record."""
+        """Mean leverage: number of directions per record."""
         return self.rank / self.num_records
 
     def list_remarks(self) -> Iterator[str]:
-        """Sentences on what stands out, each with what can be done; public columns may be changed freely."""
+        """Yield remarks on notable properties, with advice. Public columns may be changed freely."""
         idle = self.num_parameters - self.rank
         if idle:
             yield (
@@ -181,28 +181,28 @@ class Design:
             )
 
     def expect_noise(self, cost: float, label_width: float, budget: PrivacyBudget, neighbouring: Neighbouring) -> float:
-        """Root mean square of what the noise of one release adds to predictions, in the label's units.
+        """Compute the root mean square prediction error from the noise of one release, in the units of the label.
 
         Parameters
         ----------
         cost : float
             One of the three costs.
         label_width : float
-            Width of the label's declared range.
+            Width of the declared range of the label.
         budget, neighbouring
-            Of the release. Under ZERO_OUT a centred label moves half as far.
+            Budget and neighbouring relation of the release. Under ZERO_OUT a centred label changes half as much.
         """
         move = label_width * neighbouring.sensitivity(0.5)
         return move * math.sqrt(cost) / calibrate_gaussian_mu(budget.epsilon, budget.delta)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Design":
-        """The design that was stored."""
+        """Read a design from its stored form."""
         values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in stored.items()}
         return cls(**{**values, "improvement": Improvement(**stored["improvement"])})
 
     def to_json(self) -> dict[str, Any]:
-        """The design as it is stored."""
+        """Return the design in its stored form."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 

@@ -1,12 +1,12 @@
-r"""Private linear regression: the exact optimum, and by how much conditioning improves the bound.
+r"""Private linear regression: the exact optimum, and the improvement of the bound by conditioning.
 
-With :math:`X = U S V^\top` and no private features the optimum is :math:`\theta^* = V S^{-1} \hat y`,
+With :math:`X = U S V^\top` and no private features, the optimum is :math:`\theta^* = V S^{-1} \hat y`,
 :math:`\hat y = U^\top y`. The bound of the convex theorem is a common factor times :math:`T_1 \sqrt{T_2}` with
 
 .. math:: T_1(C) = \max_i \|C^\top x_i\|, \qquad \sqrt{T_2(C)} = \|C^{-1} \theta^*\|
 
-for a start at zero, so that its improvement by C is the ratio of :math:`T_1 \sqrt{T_2}` for I to that for C. As
-everywhere in the code, training sees :math:`C^\top x`; the paper writes :math:`C x`.
+for a start at zero. The improvement by C is the ratio of :math:`T_1 \sqrt{T_2}` for I to that for C. As everywhere in
+the code, training uses :math:`C^\top x`; the paper writes :math:`C x`.
 """
 
 from dataclasses import dataclass
@@ -26,16 +26,16 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Optimum:
-    """Least squares on public and private features.
+    """Least-squares solution on public and private features.
 
     Parameters
     ----------
     public, private : arrays
-        Coefficients.
+        Coefficients of the public and private features.
     projected_label : array of shape (rank,)
-        y-hat: coefficients of the left singular vectors of the public features.
+        y-hat, the coefficients of the left singular vectors of the public features.
     printed_public, printed_projected_label : arrays
-        The same by the paper's formula, which drops a term where there are private features.
+        Same by the paper's formula, which omits a term if there are private features.
     """
 
     public: Vector
@@ -46,17 +46,17 @@ class Optimum:
 
 
 def solve_optimum(public: Vector, label: Vector, private: Vector | None = None) -> Optimum:
-    r"""Least squares in closed form, public part and private part apart.
+    r"""Solve least squares in closed form, separately for the public and the private features.
 
     .. math:: \theta_{priv} = \big[Q^\top P Q\big]^{-1} Q^\top P y, \qquad
        \theta_{pub} = V S^{-1} \hat y, \qquad \hat y = U^\top (y - Q \theta_{priv}), \qquad P = I - U U^\top
 
     Paper
         Lemma ``lin_reg_optimum`` and the :math:`\hat y` of Lemma ``improvement_C_lin_reg``, corrected: the proof
-        computes :math:`B Q^\top y` and then leaves it out.
+        computes :math:`B Q^\top y` and then omits it.
 
     Privacy
-        Not private: for research, and for tests on made-up labels.
+        Not private. Use it for research and for tests on simulated labels only.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def solve_optimum(public: Vector, label: Vector, private: Vector | None = None) 
     n, d = public.shape
     U, S, Vt = np.linalg.svd(np.asarray(public, dtype=np.float64), full_matrices=False)
     if not 0 < d <= n or S[-1] <= 1e-12 * S[0]:
-        raise SchemaError("the public features are not of full rank, so that the optimum is not unique.")
+        raise SchemaError("the public features do not have full rank, so the optimum is not unique.")
     along = U.T @ label
     if private is None or private.shape[1] == 0:
         theta = Vt.T @ (along / S)
@@ -78,7 +78,7 @@ def solve_optimum(public: Vector, label: Vector, private: Vector | None = None) 
     residual = private - U @ (U.T @ private)
     schur = residual.T @ residual
     if np.linalg.eigvalsh(schur)[0] <= 1e-12 * np.linalg.norm(private.T @ private, 2):
-        raise SchemaError("private features depend on public ones or on each other, so that the optimum is not unique.")
+        raise SchemaError("private features are collinear with other features, so the optimum is not unique.")
     theta_private = np.asarray(np.linalg.solve(schur, residual.T @ label), dtype=np.float64)
     projected = U.T @ (label - private @ theta_private)
     shared = U.T @ private
@@ -89,21 +89,21 @@ def solve_optimum(public: Vector, label: Vector, private: Vector | None = None) 
 def compute_factors(
     public_features: PublicFeatures, conditioning: ConditioningMatrix, optimum: Vector, start: Vector | None = None
 ) -> tuple[float, float]:
-    r"""The two factors of the bound that depend on C: the longest conditioned row, and the distance to the optimum.
+    r"""Compute the factors of the bound that depend on C: the longest conditioned row and the distance to the optimum.
 
     Paper
-        :math:`T_1` (for G = 1) and the root of :math:`T_2` after Theorem ``convergence_non_convex``.
+        :math:`T_1` (for G = 1) and the square root of :math:`T_2` after Theorem ``convergence_non_convex``.
 
     Parameters
     ----------
     public_features : PublicFeatures
-        The features.
+        Public feature rows, shape (n, d).
     conditioning : ConditioningMatrix
         C.
     optimum : array of shape (d,)
-        Coefficients on the features (and the constant column, if C has one).
+        Coefficients of the features, and of the constant column if C has one.
     start : array of shape (k,), optional
-        Where conditioned parameters start; zero if None.
+        Initial conditioned parameters; zero if None.
     """
     rows = conditioning.transform(public_features)
     distance = conditioning.unfold(optimum) - (0.0 if start is None else start)
@@ -112,16 +112,16 @@ def compute_factors(
 
 @dataclass(frozen=True)
 class Improvement:
-    r"""By which factor conditioning shrinks the bound of linear regression, against the features as they are.
+    r"""Factor by which conditioning reduces the bound for linear regression, compared with raw features.
 
     Parameters
     ----------
     best, worst : float
-        Over all labels, by the paper's formula: the condition number, and one.
+        Extremes over all labels by the paper's formula: the condition number, and one.
     exact_best, exact_worst : float
-        Over all labels, with exact row norms instead of their bounds by singular values.
+        Extremes over all labels, with exact row norms instead of their bounds by singular values.
     actual, exact_actual : float, optional
-        For given labels; not private.
+        Factors for given labels; not private.
     """
 
     best: float
@@ -132,7 +132,7 @@ class Improvement:
     exact_actual: float | None = None
 
     def describe(self) -> str:
-        """A sentence on what that means."""
+        """Describe the improvement in a sentence."""
         low, high = self.exact_worst, self.exact_best
         if high < 1.5:
             return (
@@ -154,7 +154,7 @@ def compute_improvement(
     label: Vector | None = None,
     constant: bool = False,
 ) -> Improvement:
-    r"""The improvement factor of conditioning, for a start at zero.
+    r"""Compute the improvement factor of conditioning, for a start at zero.
 
     .. math:: \sqrt{\frac{\sum_j (\hat y_j\, \sigma_{\max} / \sigma_j)^2}{\sum_j \hat y_j^2}}
        \qquad\text{or exactly}\qquad
@@ -162,28 +162,28 @@ def compute_improvement(
 
     Paper
         The comparison after Lemma ``improvement_C_lin_reg`` bounds the longest row by the largest singular value, and
-        the longest conditioned row by one. Exact norms are public and give another factor, which can be below one.
+        the longest conditioned row by one. Exact norms are public and give a different factor, which can be below one.
 
     Privacy
-        Without ``label`` it reads public columns only: no cost. With it, it is not private.
+        Without ``label``, reads public columns only: no cost. With ``label``, the result is not private.
 
     Parameters
     ----------
     public_features : PublicFeatures
-        The features.
+        Public feature rows, shape (n, d).
     conditioning : ConditioningMatrix, optional
-        C; the paper's if None. The paper's formula is for that one only.
+        C; the paper's matrix if None. The paper's formula holds for that matrix only.
     label : array of shape (n,), optional
         Labels that need no protection.
     constant : bool
-        Whether a constant column is added; the paper has none.
+        Whether to add a constant column. The paper has none.
     """
     spectrum = Spectrum.of(public_features, constant=constant)
     S, V = spectrum.singular_values, spectrum.right_vectors
     C = ConditioningMatrix.from_spectrum(spectrum) if conditioning is None else conditioning
     plain = ConditioningMatrix.identity(spectrum)
     lengths = [np.sqrt((each.transform(public_features) ** 2).sum(axis=1).max()) for each in (plain, C)]
-    inverse = C.inverse @ V / S  # takes projected labels to conditioned parameters
+    inverse = C.inverse @ V / S  # maps projected labels to conditioned parameters
     extremes = np.linalg.svd(np.linalg.pinv(inverse) / S[:, None], compute_uv=False)
     rows = lengths[0] / lengths[1]
     actual = exact_actual = None

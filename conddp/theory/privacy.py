@@ -1,4 +1,4 @@
-r"""The privacy theorem: how long one record's gradient is, and how much noise that asks for."""
+r"""The privacy theorem: a bound on the gradient norm of one record, and the noise that it requires."""
 
 import math
 
@@ -19,7 +19,7 @@ def bound_gradient(
     longest_private: float = 0.0,
     top_slope: float = 0.0,
 ) -> Bound:
-    r"""Largest norm of one record's gradient in the conditioned model.
+    r"""Bound the gradient norm of one record in the conditioned model.
 
     .. math:: M^2 = G^2 \max_i \|C x_i\|^2 + \hat G^2 R^2 + \bar G^2
 
@@ -29,13 +29,13 @@ def bound_gradient(
     Parameters
     ----------
     longest_row : float
-        :math:`\max_i \|C x_i\|`, exactly; the paper bounds it by one for its C, and by the largest singular value for
-        C = I.
+        Exact value of :math:`\max_i \|C x_i\|`. The paper bounds it by one for its C, and by the largest singular value
+        for C = I.
     slope, private_slope, top_slope : float
-        G, :math:`\hat G`, :math:`\bar G`: bounds on the derivative of the loss by the public and the private input
-        layer and by the parameters above.
+        G, :math:`\hat G` and :math:`\bar G`: bounds on the derivative of the loss with respect to the outputs of the
+        public and private input layers, and with respect to the parameters above.
     longest_private : float
-        R: bound on the norm of private features.
+        R, a bound on the norm of private features.
     """
     in_range(0.0, math.inf, longest_row=longest_row, slope=slope, private_slope=private_slope)
     in_range(0.0, math.inf, longest_private=longest_private, top_slope=top_slope)
@@ -60,15 +60,15 @@ def calibrate_noise(
     *,
     neighbouring: Neighbouring = Neighbouring.REPLACE,
 ) -> Bound:
-    r"""Standard deviation of the noise on the mean gradient that makes T full-batch steps private.
+    r"""Compute the standard deviation of the noise on the mean gradient that makes T full-batch steps private.
 
     .. math:: \sigma = \frac{2M\sqrt{T}}{n\,\mu(\varepsilon, \delta)}
 
-    with :math:`\mu` of the exact Gaussian mechanism. Under ZERO_OUT the 2 is a 1.
+    where :math:`\mu` is the parameter of the exact Gaussian mechanism. Under ZERO_OUT the factor 2 is 1.
 
     Paper
-        Theorem ``privacy`` prints :math:`\sigma^2 = \tilde O(M^2 T / (n \varepsilon)^2)`: the sensitivity without the
-        factor two that replacement needs, and without its constant, which at epsilon 1 and delta 1e-6 is 4.2.
+        Theorem ``privacy`` prints :math:`\sigma^2 = \tilde O(M^2 T / (n \varepsilon)^2)`. This omits the factor of two
+        in the sensitivity that replacement requires, and the constant, which is 4.2 at epsilon 1 and delta 1e-6.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def calibrate_noise(
     budget : PrivacyBudget
         Epsilon and delta.
     neighbouring : Neighbouring
-        The relation.
+        Neighbouring relation for the sensitivity.
     """
     positive(gradient_bound=gradient_bound)
     positive_integer(num_steps=num_steps, num_records=num_records)

@@ -1,4 +1,4 @@
-"""Noisy gradient descent: sampling, clipping, noise, update rules."""
+"""Noisy gradient descent: sampling, clipping, releases and optimizers."""
 
 from conddp.training.clipping import Workspace, compute_clipped_sum
 from conddp.training.distillation import Student

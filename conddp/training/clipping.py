@@ -1,4 +1,4 @@
-"""Sums of per-example gradients, each clipped to a norm, without ever forming a single one."""
+"""Sums of clipped per-example gradients, computed without forming individual gradients."""
 
 from dataclasses import dataclass
 
@@ -14,18 +14,18 @@ SQUARED = Squared()
 
 @dataclass(frozen=True)
 class Workspace:
-    """Parameters of K configurations with named views of them, and room for a sum of gradients. Kept between steps.
+    """Parameters of K configurations and a buffer for a sum of gradients, with named views. Reused between steps.
 
     Parameters
     ----------
     head : Head
-        The model.
+        Model to train.
     parameters : array of shape (K, P)
-        Changed in place by whoever trains; the views follow.
+        Parameters, which the training loop updates in place. The views share their memory.
     weights, sums : mappings
         Named views of ``parameters`` and of ``total``.
     total : array of shape (K, P)
-        Where sums of gradients are written.
+        Buffer for sums of gradients.
     """
 
     head: Head
@@ -36,7 +36,7 @@ class Workspace:
 
     @classmethod
     def of(cls, head: Head, layout: Layout, parameters: Array) -> "Workspace":
-        """Workspace around parameters that are shared, not copied."""
+        """Create a workspace that shares the memory of the parameters."""
         total = array_api_compat.array_namespace(parameters).zeros_like(parameters)
         return cls(head, parameters, layout.views(parameters), total, layout.views(total))
 
@@ -44,15 +44,15 @@ class Workspace:
 def compute_clipped_sum(
     workspace: Workspace, inputs: Inputs, label: Array, *, clip_norm: Array, loss: Loss | None = None
 ) -> Array:
-    r"""Sum over records of the gradient of the loss, clipped to ``clip_norm`` per record: shape (K, P).
+    r"""Sum the gradients of the loss over records, each clipped to ``clip_norm``; shape (K, P).
 
-    A record's gradient is :math:`-r_i J_i` with :math:`r_i` its residual; clipping it to norm c replaces :math:`r_i` by
-    its value clamped to :math:`\pm c / \|J_i\|`, so that no gradient of a single record is ever formed.
+    The gradient of a record is :math:`-r_i J_i`, where :math:`r_i` is its residual. Clipping it to norm c is the same
+    as clamping :math:`r_i` to :math:`\pm c / \|J_i\|`, so individual gradients are never formed.
 
     Privacy
-        Costs nothing by itself and is not private: it must be released by a curator before anyone sees it. Replacing
-        one record's label and private features moves the sum by at most ``2 * clip_norm``, setting its gradient to zero
-        by at most ``clip_norm``, whatever the parameters.
+        Costs nothing by itself. The sum has no noise and must be released through a curator. Replacing the label and
+        private features of one record changes the sum by at most ``2 * clip_norm``. Setting its gradient to zero
+        changes the sum by at most ``clip_norm``. Both bounds hold for all parameters.
     Guarantees
         An empty set of records gives a zero sum. A record with zero gradient contributes zero. A record whose
         gradient norm overflows contributes zero.
@@ -60,13 +60,13 @@ def compute_clipped_sum(
     Parameters
     ----------
     workspace : Workspace
-        The model and its parameters. The sum is written to ``workspace.total`` and holds until the next call.
+        Model and parameters. The sum is written to ``workspace.total`` and is overwritten by the next call.
     inputs, label
-        The records: labels have shape (n,), in the units of the predictions.
+        Features of the records, and labels of shape (n,) in the units of the predictions.
     clip_norm : array of shape (K,)
-        Bound on each record's gradient, per configuration.
+        Maximum norm of the gradient of a record, per configuration.
     loss : Loss, optional
-        Half the squared residual if None.
+        Loss to minimise; half the squared residual if None.
     """
     if label.shape[0] == 0:
         workspace.total[...] = 0.0

@@ -1,4 +1,4 @@
-"""A head that learns from predictions which are already released: no label takes part, so it costs nothing."""
+"""Distillation: training a head on released predictions, at no privacy cost because no label is read."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,32 +19,32 @@ from conddp.training.optimizers import make_optimizer
 __all__ = ["Student"]
 
 BATCH_SIZE = 1000
-SCHEDULE = ((600, 0.01), (600, 0.003), (300, 0.001))  # numbers of steps and learning rates, from a random start
-REVISION = ((600, 0.003), (300, 0.001))  # and from what was learned before
+SCHEDULE = ((600, 0.01), (600, 0.003), (300, 0.001))  # numbers of steps and learning rates, from random initial weights
+REVISION = ((600, 0.003), (300, 0.001))  # same, from previously learned weights
 NUM_STARTS = 2
-MOST_COLUMNS = 2000  # of the Jacobian
-NUM_COMBINATIONS = 600  # of the columns of a wider one, at random
+MOST_COLUMNS = 2000  # largest number of Jacobian columns that are used directly
+NUM_COMBINATIONS = 600  # number of random combinations of columns for a wider Jacobian
 
 
 @dataclass
 class Student:
-    """A head that repeats released predictions on public rows.
+    """A head that is trained to reproduce released predictions on public rows.
 
-    It sees conditioned columns while it learns, as in Cond-DP: it learns faster on them, private or not.
+    Training uses conditioned columns, as in Cond-DP, because it converges faster on them, with or without privacy.
 
     Privacy
-        Post-processing: reads public columns and predictions that were released. Adds no noise, clips nothing.
+        Post-processing: reads public columns and released predictions only. Adds no noise and does not clip.
 
     Parameters
     ----------
     head, layout : Head, Layout
-        The model that learns.
+        Model to train.
     conditioning : ConditioningMatrix
-        Of the public columns.
+        Conditioning matrix of the public columns.
     inputs : Inputs
         Conditioned public rows.
     parameters : array of shape (P,), optional
-        On conditioned columns, after it has learned.
+        Learned parameters, in terms of the conditioned columns.
     """
 
     head: Head
@@ -55,12 +55,12 @@ class Student:
 
     @classmethod
     def of(cls, head: Head, public_features: PublicFeatures, *, constant: bool) -> "Student":
-        """A student that has learned nothing yet.
+        """Create an untrained student.
 
         Parameters
         ----------
         head : Head
-            The model that learns.
+            Model to train.
         public_features : PublicFeatures
             Public columns of the records.
         constant : bool
@@ -70,14 +70,14 @@ class Student:
         return cls(head, head.layout(C.num_parameters, 0), C, Inputs.of(C.transform(public_features)))
 
     def learn(self, predictions: NDArray[Any], rng: np.random.Generator) -> None:
-        """Learn to repeat predictions: from the best of a few random starts, or from what was learned before.
+        """Train on predictions. The first call keeps the best of several random starts; later calls continue from it.
 
         Parameters
         ----------
         predictions : array of shape (n,)
-            What to predict for the records; released already.
+            Predictions to reproduce; already released.
         rng : numpy.random.Generator
-            For initial weights and batches.
+            Generator for initial weights and batches.
         """
         if self.parameters is None:
             parameters = np.stack([self.head.initialize(self.layout, rng) for _ in range(NUM_STARTS)])
@@ -100,19 +100,20 @@ class Student:
         self.parameters = parameters[int(np.argmin(((repeated - predictions) ** 2).mean(axis=1)))]
 
     def compute_tangents(self, rows: WhitenedRows, *, at_most: int, seed: int = 0) -> WhitenedRows:
-        r"""Directions in which predictions can change when the parameters move a little, beyond those there are.
+        r"""Compute tangent directions of the head, orthogonal to the existing directions.
 
-        They are the columns of the Jacobian J of the predictions. It depends on public rows and on parameters that
-        were learned from released predictions, so :math:`J^\top J` is as public as they are.
+        These are the directions in which predictions change for small changes of the parameters: the columns of the
+        Jacobian J of the predictions. J depends on public rows and on parameters learned from released predictions
+        only, so :math:`J^\top J` is public too.
 
         Parameters
         ----------
         rows : WhitenedRows
-            With the directions there are.
+            Rows with the existing directions.
         at_most : int
-            The strongest ones are kept.
+            Maximum number of directions. Those with the largest variance are kept.
         seed : int
-            Of the combinations that are taken of very many parameters.
+            Seed of the random combinations that replace the columns if there are very many parameters.
         """
         parameters = self._get_learned()
         combine: NDArray[np.float64] | None = None
@@ -125,11 +126,11 @@ class Student:
         return rows.complement(columns, at_most=at_most)
 
     def export(self) -> NDArray[np.float64]:
-        """Parameters on the public columns themselves."""
+        """Return the learned parameters in terms of the original public columns."""
         moved = move_parameters(self.head, self._get_learned()[None], num_private=0, source=self.conditioning)
         return np.asarray(moved[0])
 
     def _get_learned(self) -> NDArray[np.float64]:
         if self.parameters is None:
-            raise RuntimeError("the student has not learned anything yet.")
+            raise RuntimeError("the student has not been trained yet. Call learn first.")
         return self.parameters

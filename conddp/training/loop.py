@@ -1,4 +1,4 @@
-"""The one training loop: sample, clip, release, step."""
+"""Training loop for noisy gradient descent: sample, clip, release, update."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,26 +18,26 @@ from conddp.training.sampling import PoissonSampler
 
 __all__ = ["Progress", "TrainingPlan", "train"]
 
-LARGEST_PARAMETER = 1e6  # parameters are kept within this, so that a diverging run cannot overflow; post-processing
+LARGEST_PARAMETER = 1e6  # parameters are clamped to this (post-processing), so that a diverging run cannot overflow
 
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """Everything about a run that is decided before data are read; all of it is public.
+    """Settings of a run, fixed before data are read; all of them are public.
 
     Parameters
     ----------
     num_steps : int
         Number of noisy steps.
     clip_norm : float or sequence of K floats
-        Bound on the norm of one record's gradient.
+        Maximum norm of the gradient of one record.
     noise_multiplier : float or sequence of K floats
-        Standard deviation of the noise over ``clip_norm``; not used where nothing private takes part.
+        Standard deviation of the noise divided by ``clip_norm``; ignored when training without a curator.
     sampling_probability : float
-        Chance of each record to take part in a step; 1 is the full batch.
+        Probability that a record takes part in a step; 1 is the full batch.
     averaging : float
-        Fraction of the last iterates whose mean is the output: 0 gives the last iterate, 1 the mean of all (the paper's
-        Algorithm 1), between them the mean of a tail.
+        Fraction of the iterates, counted from the last, that are averaged into the output. 0 returns the last iterate;
+        1 returns the mean of all iterates (the paper's Algorithm 1).
     """
 
     num_steps: int
@@ -58,14 +58,14 @@ class TrainingPlan:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback sees after a step: released quantities only.
+    """Progress passed to a callback after each step; contains released quantities only.
 
     Parameters
     ----------
     step, num_steps : int
-        Steps done, and steps in all.
+        Number of steps done, and total number of steps.
     parameters : array of shape (K, P)
-        Current parameters, already private. Copy them to keep them.
+        Current parameters, already released. Copy them to keep them, because they are updated in place.
     """
 
     step: int
@@ -76,7 +76,7 @@ class Progress:
 Callback = Callable[[Progress], bool | None]
 
 
-@np.errstate(all="ignore")  # whether a product overflows may depend on private values: no warning may say so
+@np.errstate(all="ignore")  # overflow may depend on private values, and warnings must not reveal it
 def train(
     plan: TrainingPlan,
     head: Head,
@@ -95,32 +95,33 @@ def train(
     """Train K configurations at once and return their parameters, shape (K, P).
 
     Privacy
-        ``plan.num_steps`` Gaussian releases of clipped sums per configuration, Poisson-sampled unless
-        ``plan.sampling_probability`` is 1; the caller has recorded them in the ledger. Nothing else leaves: the
-        callback sees parameters, and may stop the run early by returning True, which saves no budget.
-        With K > 1 the configurations share each sample: the guarantee is that of every single one, not of all
-        together. Without a curator no noise is added: for records that are already released, or need no protection.
+        Makes ``plan.num_steps`` Gaussian releases of clipped sums per configuration, Poisson-sampled unless
+        ``plan.sampling_probability`` is 1. The caller must have recorded their cost in the ledger. Nothing else is
+        released: the callback receives released parameters. It may stop the run by returning True, which does not save
+        any budget. With K > 1 the configurations share each sample, and the guarantee holds for each of them
+        separately, not for all of them together. Without a curator no noise is added; use this only for records that
+        are already released or need no protection.
 
     Parameters
     ----------
     plan : TrainingPlan
-        The run.
+        Settings of the run.
     head, layout : Head, Layout
-        The model.
+        Model to train.
     inputs, label
-        The records; labels of shape (n,) in the units of predictions.
+        Features of the records, and labels of shape (n,) in the units of the predictions.
     parameters : array of shape (K, P)
-        Where to start; not changed.
+        Initial parameters; not modified.
     optimizer : Optimizer
-        Keeps its state, so that a second call goes on where the first ended.
+        Optimizer. It keeps its state, so a second call continues where the first one ended.
     curator : Curator or None
-        Who releases the sums.
+        Curator through which the sums are released.
     rng : numpy.random.Generator
-        For Poisson samples.
+        Generator for Poisson samples.
     neighbouring : Neighbouring
-        The relation that sensitivities are meant under.
+        Neighbouring relation for the sensitivity.
     loss : Loss, optional
-        Half the squared residual if None.
+        Loss to minimise; half the squared residual if None.
     callback : callable, optional
         Called after every step with :class:`Progress`.
     """

@@ -1,4 +1,4 @@
-"""Update rules on a gradient that is already private: post-processing, at no cost."""
+"""Optimizers for released gradients: post-processing, at no privacy cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -13,14 +13,14 @@ __all__ = ["SGD", "Adam", "Optimizer", "make_optimizer"]
 
 
 class Optimizer(Protocol):
-    """Changes parameters of shape (K, P) in place, given a gradient of the same shape."""
+    """Updates parameters of shape (K, P) in place, given a gradient of the same shape."""
 
     def update(self, parameters: Array, gradient: Array) -> None:
         """Take one step."""
 
 
 def _per_configuration(value: Any, parameters: Array) -> Array:
-    """A number, or one per configuration, as an array that multiplies parameters of shape (K, P)."""
+    """Broadcast a number, or one number per configuration, to a column that multiplies parameters of shape (K, P)."""
     xp = array_api_compat.array_namespace(parameters)
     column = np.broadcast_to(np.asarray(value, dtype=np.float64), (parameters.shape[0],))[:, None]
     return xp.asarray(np.array(column), dtype=parameters.dtype, device=parameters.device)
@@ -28,7 +28,7 @@ def _per_configuration(value: Any, parameters: Array) -> Array:
 
 @dataclass
 class SGD:
-    """Plain gradient steps. Does not depend on a rotation of the coordinates."""
+    """Plain gradient descent, which is invariant under rotations of the parameters."""
 
     learning_rate: Any
     _rate: Array = field(default=None, init=False, repr=False)
@@ -42,7 +42,7 @@ class SGD:
 
 @dataclass
 class Adam:
-    """Adam (Kingma and Ba 2015) with the usual constants. Works coordinate by coordinate."""
+    """Adam (Kingma and Ba 2015) with the usual constants. It scales each coordinate separately."""
 
     learning_rate: Any
     decay_first: float = 0.9
@@ -54,7 +54,7 @@ class Adam:
     _steps: int = field(default=0, init=False, repr=False)
 
     def take(self, index: Sequence[int]) -> "Adam":
-        """The rule, with what it remembers, for these configurations only; needs one learning rate for each."""
+        """Return a copy with its state for some configurations only. Requires one learning rate per configuration."""
         chosen = list(index)
         rule = replace(self, learning_rate=np.asarray(self.learning_rate)[chosen])
         if self._rate is not None:
@@ -69,7 +69,7 @@ class Adam:
             self._rate = _per_configuration(self.learning_rate, parameters)
             self._first, self._second = xp.zeros_like(parameters), xp.zeros_like(parameters)
         self._steps += 1
-        # Sums instead of means: the factors 1 - decay of the usual moments are taken into the step below.
+        # Sums instead of means: the factors 1 - decay of the usual moments are applied in the step below.
         self._first *= self.decay_first
         self._first += gradient
         self._second *= self.decay_second
@@ -85,5 +85,5 @@ class Adam:
 
 
 def make_optimizer(name: OptimizerName, learning_rate: Any) -> Optimizer:
-    """Optimizer by its name."""
+    """Create an optimizer by name."""
     return SGD(learning_rate) if name == "sgd" else Adam(learning_rate)

@@ -1,4 +1,4 @@
-"""Training without noise, on labels that are already released: post-processing, at no cost."""
+"""Training without noise on released labels: post-processing, at no privacy cost."""
 
 from typing import Any
 
@@ -32,28 +32,27 @@ def fit_released_labels(
     rng: np.random.Generator,
     private: PrivateFeatures | None = None,
 ) -> FittedModel:
-    """Least squares for a linear head, Adam on conditioned features for the others.
+    """Fit a linear head by least squares, or any other head with Adam on conditioned features.
 
     Privacy
-        Costs nothing if ``label`` has been released and ``private`` is None; labels may lie outside the bounds.
-        Otherwise the result is not private.
+        Costs nothing if ``label`` has been released and ``private`` is None. Otherwise the result is not private.
 
     Parameters
     ----------
     head : Head
-        The model.
+        Model to fit.
     public : PublicFeatures
         Public columns.
     label : array of shape (n,)
-        Released labels, in the user's units.
+        Released labels, in the original units. They may lie outside the bounds.
     bounds : Bounds
-        Declared range of the true label: scales labels and clamps predictions.
+        Declared range of the true label, used to scale labels and clamp predictions.
     fit_intercept : bool
-        Add a constant column.
+        Whether to fit an intercept.
     rng : numpy.random.Generator
-        For initial parameters and mini-batches.
+        Generator for initial parameters and mini-batches.
     private : PrivateFeatures, optional
-        Private columns, for non-private references.
+        Private columns, for non-private references only.
     """
     scaled = (np.asarray(label, dtype=np.float64) - (bounds.midpoint if fit_intercept else 0.0)) / bounds.width
     C = ConditioningMatrix.from_spectrum(Spectrum.of(public, constant=fit_intercept))

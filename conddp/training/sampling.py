@@ -1,4 +1,4 @@
-"""Which records take part in a step."""
+"""Poisson sampling of the records of a step."""
 
 import math
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ SMALLEST_PROBABILITY = 1e-12  # gaps must fit into 64 bits
 
 @dataclass(frozen=True)
 class PoissonSampler:
-    """Every record takes part in a step with the same chance, independently of all others.
+    """Samples each record with the same probability, independently of all others.
 
-    A sample may be empty: such a step is noise only. Sums are divided by the expected size ``n * q``, which is
-    public, never by the size that came out.
+    A sample may be empty; the step then consists of noise only. Sums are divided by the expected size ``n * q``, which
+    is public, and never by the actual size.
 
     Parameters
     ----------
     num_records : int
         Number of records n.
     sampling_probability : float
-        Chance q of each record.
+        Probability q of each record.
     generator : numpy.random.Generator
-        Where chance comes from.
+        Generator for the samples.
     """
 
     num_records: int
@@ -40,14 +40,14 @@ class PoissonSampler:
 
     @property
     def expected_size(self) -> float:
-        """Mean number of records in a sample."""
+        """Expected number of records in a sample."""
         return self.num_records * self.sampling_probability
 
     def draw(self) -> NDArray[np.int64]:
-        """Positions of one sample, rising.
+        """Draw the positions of one sample, in increasing order.
 
-        The gaps between successive members of n coin flips are geometric; drawing the gaps takes time in the size of
-        the sample, not in n.
+        The gaps between consecutive sampled records are geometric. Drawing the gaps takes time proportional to the
+        sample size rather than to n.
         """
         if self.sampling_probability == 1.0:
             return np.arange(self.num_records)
@@ -57,9 +57,9 @@ class PoissonSampler:
         return positions[: positions.searchsorted(self.num_records)]
 
     def _walk(self) -> NDArray[np.int64]:
-        """Positions from 0 on, nearly always beyond n."""
+        """Draw positions from 0 upwards, almost always past n."""
         at_once = int(self.expected_size + 6 * math.sqrt(self.expected_size)) + 10
         gaps = self.generator.geometric(self.sampling_probability, size=at_once)
-        np.maximum(gaps, 1, out=gaps)  # a gap of zero, by a rounded draw of chance 2^-53, would take a record twice
+        np.maximum(gaps, 1, out=gaps)  # a gap of zero (probability 2^-53, by rounding) would repeat a record
         gaps[0] -= 1
         return gaps.cumsum()

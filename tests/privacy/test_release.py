@@ -139,13 +139,13 @@ class Careless(Algorithm):
 @pytest.mark.parametrize(
     ("defect", "message"),
     {
-        "opens without paying": "fresh receipt of their own ledger",
-        "opens with a foreign ledger": "fresh receipt of their own ledger",
-        "opens with an old entry": "fresh receipt of their own ledger",
+        "opens without paying": "unused receipt of their own ledger",
+        "opens with a foreign ledger": "unused receipt of their own ledger",
+        "opens with an old entry": "unused receipt of their own ledger",
         "finishes a task of its own": "more than the recorded",
         "releases after it has finished": "does not belong to its own releases",
         "adds Gaussian noise for delta = 0": "would cost more",
-        "opens with a free entry": "but the entry is for",
+        "opens with a free entry": "but the ledger entry covers",
         "spends twice": "remains of",
         "too little noise": "would cost more than the recorded",
         "one release too many": "would cost more than the recorded",
