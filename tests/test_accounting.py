@@ -41,7 +41,7 @@ def test_full_batch_multipliers_equal_the_table(num_steps: int, neighbouring: Ne
 
 
 @pytest.mark.parametrize("setting", POISSON)
-@pytest.mark.parametrize("which", range(5))
+@pytest.mark.parametrize("which", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 5))])
 def test_poisson_multipliers_equal_the_table(setting: tuple[float, int, float, Neighbouring], which: int) -> None:
     probability, num_steps, delta, neighbouring = setting
     found = calibrate_noise_multiplier(

@@ -36,7 +36,7 @@ def test_test_labels_are_clamped_as_predictions_are(rng: np.random.Generator) ->
     assert split.compute_error(np.clip(split.test.label.values, 0, 1)) == 0.0
 
 
-@pytest.mark.parametrize("name", DATASETS)
+@pytest.mark.parametrize("name", [name for name in DATASETS if name not in ("wave", "criteo_ssc")])  # too large
 def test_no_label_leaves_the_range_that_the_paper_seems_to_use(name: str) -> None:
     """So that clamping changes none of its numbers. Of the declared ranges, ca_housing alone is left, by 1e-5."""
     load_or_skip(name)

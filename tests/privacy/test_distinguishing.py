@@ -9,6 +9,7 @@ from conddp.data import Labels, PublicFeatures, Records
 from conddp.privacy import RandomSource, calibrate_gaussian_mu
 
 
+@pytest.mark.slow
 def test_neighbouring_data_sets_are_as_hard_to_tell_apart_as_promised() -> None:
     # One full-batch step on a record that is clipped on both sides. The best test between the two data sets looks
     # along the record's own direction; the means of its statistic differ by mu standard deviations, which is what the
