@@ -1,7 +1,7 @@
 """Data loading: schemas, types for public and private columns, file readers, and scaling by declared bounds."""
 
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers, require_public
-from conddp.data.passes import BLOCK_SIZE, Executor, Sliceable, list_blocks, run_in_order, run_pass
+from conddp.data.passes import BLOCK_SIZE, Executor, Sliceable, list_blocks, run_in_order, run_pass, use_executor
 from conddp.data.readers import load_features, load_public, load_records, read_column_types
 from conddp.data.records import Records
 from conddp.data.scaling import (
@@ -40,6 +40,7 @@ __all__ = [
     "restore_label",
     "run_in_order",
     "run_pass",
+    "use_executor",
     "scale_bounds",
     "scale_label",
     "scale_private",

@@ -5,10 +5,12 @@ slicing, so columns may be in memory or read from a file on demand. An executor 
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import reduce
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["BLOCK_SIZE", "Executor", "Sliceable", "list_blocks", "run_in_order", "run_pass"]
+__all__ = ["BLOCK_SIZE", "Executor", "Sliceable", "list_blocks", "run_in_order", "run_pass", "use_executor"]
 
 BLOCK_SIZE = 8192  # records; a block with tens of columns fits into the processor cache
 
@@ -37,6 +39,28 @@ def run_in_order(function: Callable[[slice], SumsT], spans: Iterable[slice]) -> 
     return map(function, spans)
 
 
+_EXECUTOR: ContextVar[Executor] = ContextVar("executor", default=run_in_order)
+
+
+@contextmanager
+def use_executor(executor: Executor) -> Iterator[None]:
+    """Run all passes within a ``with`` block on another executor. Results do not depend on the executor.
+
+    Examples
+    --------
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> import numpy as np
+    >>> with ThreadPoolExecutor(2) as pool, use_executor(pool.map):
+    ...     run_pass(lambda span, column: column.sum(), np.arange(10.0), block_size=4)
+    np.float64(45.0)
+    """
+    token = _EXECUTOR.set(executor)
+    try:
+        yield
+    finally:
+        _EXECUTOR.reset(token)
+
+
 def list_blocks(num_records: int, *, block_size: int = BLOCK_SIZE) -> Iterator[slice]:
     """Divide all records into consecutive spans.
 
@@ -52,7 +76,6 @@ def run_pass(
     function: Callable[..., SumsT],
     *columns: Sliceable,
     block_size: int = BLOCK_SIZE,
-    executor: Executor = run_in_order,
 ) -> SumsT:
     """Apply a function to all blocks and add up the results.
 
@@ -69,8 +92,6 @@ def run_pass(
     block_size : int
         Number of records per block. It may affect the last digits of the result; nothing else about the division of
         work does.
-    executor : callable
-        Executor that maps the function over the blocks.
 
     Examples
     --------
@@ -82,6 +103,7 @@ def run_pass(
     if len(lengths) != 1:
         raise ValueError(f"columns of a pass must have the same length, got {sorted(lengths)}.")
     spans = list_blocks(lengths.pop(), block_size=block_size)
+    executor = _EXECUTOR.get()
     return reduce(_add, executor(lambda span: function(span, *(column[span] for column in columns)), spans))
 
 
