@@ -125,7 +125,7 @@ class Algorithm(ABC):
             callback,
         )
         result = self.run(task)
-        # Once more, with what was handed out here: a recipe may have finished another task, or released afterwards.
+        # Checked here and not by the recipe, which might finish another task or release something afterwards.
         check_cost(task.curator.transcript, cost, neighbouring)
         if result.transcript != task.curator.transcript or result.guarantee.budget != cost:
             raise PrivacyError(f"{name} returned a result that does not belong to its own releases and cost.")

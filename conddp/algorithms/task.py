@@ -15,7 +15,7 @@ from conddp.models.diagnostics import Diagnostics
 from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
 from conddp.privacy.budget import PrivacyBudget
-from conddp.privacy.composition import check_cost, describe_transcript
+from conddp.privacy.composition import describe_transcript
 from conddp.privacy.guarantee import Guarantee
 from conddp.privacy.ledger import LedgerEntry, PrivacyLedger
 from conddp.privacy.locked import Locked
@@ -33,8 +33,8 @@ class Task:
 
     Privacy
         Labels and private columns are locked. :meth:`spend` records the cost and unlocks them; there is no other way to
-        read them. Algorithms release private quantities through :attr:`curator`. :meth:`finish` compares the cost of
-        these releases with the recorded cost.
+        read them. Algorithms release private quantities through :attr:`curator`. :meth:`Algorithm.fit
+        <conddp.algorithms.algorithm.Algorithm.fit>` compares the cost of these releases with the recorded cost.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ class Task:
         note: str = "",
         diagnostics: Diagnostics | None = None,
     ) -> FitResult:
-        """Check the releases against the recorded cost, and return the result with its guarantee.
+        """Return the result with the guarantee that its transcript supports.
 
         Parameters
         ----------
@@ -145,14 +145,8 @@ class Task:
             Sentence about post-processing, appended to the description of the releases.
         diagnostics : Diagnostics, optional
             Diagnostics of the fit.
-
-        Raises
-        ------
-        PrivacyError
-            If the releases cost more than the recorded entry.
         """
         transcript = self.curator.transcript
-        check_cost(transcript, self.cost, self.neighbouring)
         mechanism = " ".join(filter(None, (describe_transcript(transcript, self.neighbouring), note)))
         guarantee = Guarantee(
             self.cost,

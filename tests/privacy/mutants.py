@@ -290,8 +290,8 @@ MUTANTS = (
     ),
     Mutant(
         "the transcript is not compared with the entry",
-        "algorithms/task.py",
-        "check_cost(transcript, self.cost, self.neighbouring)",
+        "algorithms/algorithm.py",
+        "check_cost(task.curator.transcript, cost, neighbouring)",
         "pass",
     ),
     Mutant(
