@@ -204,7 +204,11 @@ class OtherPredictions(Linear):
 
 @pytest.mark.parametrize(
     ("head", "message"),
-    [(SmallNorms(), "too small"), (WrongSums(), "vjp"), (OtherPredictions(), "same predictions")],
+    [
+        (SmallNorms(), "too small"),
+        (WrongSums(), "vjp of the head WrongSums"),
+        (OtherPredictions(), "different predictions"),
+    ],
 )
 def test_an_own_head_with_wrong_gradients_is_refused_before_anything_is_spent(head: Head, message: str) -> None:
     ledger = PrivacyLedger(PrivacyBudget(1.0, 1e-6))
