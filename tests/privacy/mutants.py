@@ -398,12 +398,10 @@ MUTANTS = (
         "if False:",
     ),
     Mutant(
-        "the ledger is written after records are opened",
+        "records are handed out though nothing is recorded",
         "algorithms/task.py",
         "return self.locked_records.open(self.ledger.spend(entry, neighbouring=self.neighbouring))",
-        "records = self.locked_records._Locked__content\n"
-        "        self.locked_records.open(self.ledger.spend(entry, neighbouring=self.neighbouring))\n"
-        "        return records",
+        "return self.locked_records._Locked__content",
     ),
     *(
         Mutant(f"{name} reads before it spends", f"algorithms/{file}.py", "records = task.spend(", UNPAID)
