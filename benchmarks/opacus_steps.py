@@ -60,7 +60,7 @@ def conddp_steps(
     inputs = Inputs.of(np.asfortranarray(X) if probability == 1.0 else X)  # as the algorithms do
     layout = head.layout(X.shape[1], 0)
     parameters = head.initialize(layout, np.random.default_rng(0))[None].astype(X.dtype)
-    generator = RandomSource.of(None).generator()
+    generator = RandomSource.of(None).generator("noise")
 
     def run(num_steps: int) -> None:
         plan = TrainingPlan(num_steps, CLIP_NORM, NOISE_MULTIPLIER, probability)

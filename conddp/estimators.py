@@ -1,6 +1,7 @@
 """scikit-learn estimator for private regression."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -59,7 +60,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         Neighbouring relation under which (epsilon, delta) is stated.
     random_state : None, int, Generator or RandomState
         None draws noise from a cryptographic generator. Use anything else for research only; the guarantee then says
-        so.
+        so. The noise of a seeded fit also depends on its settings and records: the same fit repeated gives the same
+        answer, and different fits have different noise. Clones share a Generator or RandomState.
     ledger : PrivacyLedger, optional
         Ledger that records the cost. A fit that exceeds its remaining budget is refused. If None, a new ledger with
         exactly this budget is used.
@@ -323,6 +325,16 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             return part, None
         private_names = tuple(names[position] for position in self._private)
         return part, PrivateFeatures(features[:, self._private], private_bounds, private_names)
+
+    def __sklearn_clone__(self) -> "PrivateRegressor":
+        """Clone as scikit-learn does, but share the ledger and the random state: a copied generator repeats noise."""
+        parameters = self.get_params(deep=False)
+        shared = {name: parameters.pop(name) for name in ("ledger", "random_state")}
+        copy = type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()}, **shared)
+        for name in ("_metadata_requests", "_sklearn_output_config"):  # what set_fit_request and set_output store
+            if name in self.__dict__:
+                setattr(copy, name, deepcopy(self.__dict__[name]))
+        return copy
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

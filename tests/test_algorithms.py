@@ -155,11 +155,11 @@ def test_the_switch_changes_no_prediction_and_goes_on_without_conditioning(rng: 
     assert len(SwitchCondDP(switch=0.0).plan(head, Spectrum.of(data.public), BUDGET).phases) == 1
     # All the steps before the switch are those of Cond-DP, all the steps of a run with switch 0 are those of DPSGD.
     same: dict[str, Any] = {"num_steps": 10, "optimizer": "adam", "averaging": 0.0}
-    whole = SwitchCondDP(switch=1.0, **same).fit(data, BUDGET, head=head, random_source=RandomSource.of(0))
-    cond = CondDP(**same).fit(data, BUDGET, head=head, random_source=RandomSource.of(0))
+    whole = SwitchCondDP(switch=1.0, **same).fit(data, BUDGET, head=head, random_source=RandomSource.for_neighbours(0))
+    cond = CondDP(**same).fit(data, BUDGET, head=head, random_source=RandomSource.for_neighbours(0))
     assert np.array_equal(whole.model.parameters, cond.model.parameters)
-    none = SwitchCondDP(switch=0.0, **same).fit(data, BUDGET, head=head, random_source=RandomSource.of(0))
-    plain = DPSGD(**same).fit(data, BUDGET, head=head, random_source=RandomSource.of(0))
+    none = SwitchCondDP(switch=0.0, **same).fit(data, BUDGET, head=head, random_source=RandomSource.for_neighbours(0))
+    plain = DPSGD(**same).fit(data, BUDGET, head=head, random_source=RandomSource.for_neighbours(0))
     assert np.array_equal(none.model.parameters, plain.model.parameters)
 
 
@@ -229,7 +229,7 @@ def test_noise_covers_the_rounding_of_large_sums(rng: np.random.Generator) -> No
         steps.append(trained)
         stds.append(release.noise_std)
     assert stds[1] / stds[0] == pytest.approx(1 + 1e14 * 2**-53, rel=1e-6)
-    assert steps[1] / steps[0] == pytest.approx(np.full_like(start, 1 + 1e14 * 2**-53), rel=1e-6)
+    assert steps[1] / steps[0] == pytest.approx(np.full_like(start, 1 + 1e14 * 2**-53), rel=1e-4)  # on a grid
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,9 @@ def test_units_of_public_columns_change_nothing(rng: np.random.Generator) -> Non
     scaled = replace(data, public=PublicFeatures(data.public.values * [1e6, 1e-3, 1.0] + [5.0, 0.0, -2.0]))
     for head in (Linear(), Wide(width=20)):
         first, second = (
-            CondNewton().fit(each, BUDGET, head=head, random_source=RandomSource.of(0)).model.predict(each.public)
+            CondNewton()
+            .fit(each, BUDGET, head=head, random_source=RandomSource.for_neighbours(0))
+            .model.predict(each.public)
             for each in (data, scaled)
         )
         assert first == pytest.approx(second, abs=1e-5)
@@ -223,7 +225,7 @@ def test_given_what_was_released_labels_change_nothing(
             patch.setattr("conddp.newton.run.release_residuals", made_up)
             data = Records(public, None, Labels(y, Bounds(0, 9)))
             parameters.append(
-                CondNewton().fit(data, BUDGET, head=head, random_source=RandomSource.of(0)).model.parameters
+                CondNewton().fit(data, BUDGET, head=head, random_source=RandomSource.for_neighbours(0)).model.parameters
             )
         asked.append(made_up.asked)
     assert len(asked[0]) == len(asked[1]) == 14

@@ -180,7 +180,7 @@ def test_fits_without_a_seed_differ_and_say_so(rng: np.random.Generator) -> None
     one, two = (regressor(random_state=None).fit(X, y) for _ in range(2))
     assert not np.array_equal(one.coef_, two.coef_)
     assert "cryptographic generator" in str(one.guarantee_)
-    assert "fixed seed: for research only" in str(regressor().fit(X, y).guarantee_)
+    assert "came from a seed, for research only" in str(regressor().fit(X, y).guarantee_)
 
 
 @pytest.mark.parametrize(
@@ -323,3 +323,64 @@ def test_mistakes_of_newcomers_are_explained(settings: dict[str, Any], table: An
     X = pd.DataFrame(np.eye(4), columns=list("abcd")) if table is None else table
     with pytest.raises(SchemaError, match=message):
         PrivateRegressor(**{"label_bounds": (0, 1), **settings}).fit(X, np.ones(4))
+
+
+def make_table() -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    return X, X[:, 0] + rng.normal(size=60)
+
+
+def test_a_seed_repeats_a_fit_and_no_other() -> None:
+    X, y = make_table()
+    other_label = y.copy()
+    other_label[7] += 1.0
+    settings: dict[str, Any] = {"label_bounds": (-4, 4), "random_state": 5, "algorithm": "mean"}
+
+    def noise(X: Any, y: Any, **changed: Any) -> float:
+        """What the fit adds to the mean, in standard deviations of its noise."""
+        model = PrivateRegressor(**settings | changed).fit(X, y)
+        return float((model.intercept_ - np.clip(y, -4, 4).mean()) / (8 * model.settings_["noise_std"]))
+
+    first = noise(X, y)
+    assert noise(X, y) == first
+    others = [
+        noise(X, other_label),
+        noise(X + 1.0, y),
+        noise(X, y, epsilon=2.0),
+        noise(X, y, delta=1e-7),
+        noise(X, y, random_state=6),
+        noise(X, y, label_bounds=(-4.0, 4.1)),
+        noise(X, y, private_columns={0: (-1, 1)}),
+    ]
+    # A grid of a millionth of the noise, and nine numbers: none coincide by chance.
+    assert len({round(each, 4) for each in [first, *others]}) == len(others) + 1
+
+
+def test_two_seeded_fits_cannot_be_subtracted_to_remove_the_noise() -> None:
+    # The attack: with the same seed, noise used to be z * std(epsilon), so two budgets gave two equations for z and y.
+    X, y = make_table()
+    models = [
+        PrivateRegressor(epsilon, label_bounds=(-4, 4), random_state=5, algorithm="mean").fit(X, y)
+        for epsilon in (1.0, 2.0)
+    ]
+    stds = [8 * model.settings_["noise_std"] for model in models]
+    intercepts = [model.intercept_ for model in models]
+    solved = (intercepts[0] * stds[1] - intercepts[1] * stds[0]) / (stds[1] - stds[0])
+    assert abs(solved - np.clip(y, -4, 4).mean()) > 1e-6
+
+
+@pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState])
+def test_clones_share_a_generator_and_never_repeat_its_noise(make: Any) -> None:
+    X, y = make_table()
+    model = PrivateRegressor(label_bounds=(-4, 4), random_state=make(3), algorithm="mean")
+    copies = [clone(model) for _ in range(3)]
+    assert all(copy.random_state is model.random_state for copy in copies)
+    assert len({copy.fit(X, y).intercept_ for copy in copies}) == 3
+
+
+def test_clones_keep_what_scikit_learn_keeps() -> None:
+    model = PrivateRegressor(2.0, label_bounds=(0, 1), private_columns={"a": (0, 1)}, ledger=None)
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    assert copy.private_columns is not model.private_columns

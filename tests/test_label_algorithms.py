@@ -27,6 +27,7 @@ from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
 from conddp.privacy.weighted_sums import count_noisy
 from tests.contracts import LABEL_ALGORITHMS, REFERENCES
+from tests.silence import SilentCurator
 from tests.test_algorithms import dataset
 
 BUDGET = PrivacyBudget(4.0, 1e-5)
@@ -106,12 +107,9 @@ def test_the_non_private_optimum_is_least_squares_and_says_that_it_is_not_privat
 def released_statistics(algorithm: Algorithm, data: Records, neighbouring: Neighbouring) -> Any:
     """Parameters of a fit whose noise is always zero: what the noise is added to."""
 
-    class NoNoise(np.random.Generator):
-        def standard_normal(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
-            return np.zeros(size, dtype=dtype)
-
-    source = RandomSource(NoNoise(np.random.PCG64(0)))
-    return algorithm.fit(data, BUDGET, neighbouring=neighbouring, random_source=source)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("conddp.algorithms.algorithm.Curator", SilentCurator)
+        return algorithm.fit(data, BUDGET, neighbouring=neighbouring)
 
 
 @pytest.mark.parametrize("neighbouring", Neighbouring)
@@ -310,7 +308,7 @@ def test_labels_far_from_zero_round_no_worse_without_an_intercept(offset: float)
         y[longest] = value
         data = Records(PublicFeatures(X), None, Labels(y.copy(), bounds))
         result = OneShot(shrink=False, noise="spherical").fit(
-            data, BUDGET, fit_intercept=False, random_source=RandomSource.of(np.random.default_rng(0))
+            data, BUDGET, fit_intercept=False, random_source=RandomSource.for_neighbours(0)
         )
         thetas.append(C.unfold(result.model.parameters))
     moved = abs(float(thetas[1][0] - thetas[0][0])) / result.settings["noise_std"]

@@ -7,6 +7,7 @@ import torch
 from conddp.heads.head import Head, Inputs
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
+from conddp.privacy.noise import NoiseStream, gaussian
 from conddp.privacy.release import Curator, bound_rounding
 from conddp.training.loop import Progress, TrainingPlan, train
 from conddp.training.optimizers import SGD, Adam
@@ -84,8 +85,9 @@ def test_one_full_batch_step_is_the_stated_formula(rng: np.random.Generator) -> 
     rows = rows_of(inputs)
     gradients = (rows @ start[0] - label)[:, None] * rows
     clipped = gradients * np.minimum(1, 0.7 / np.linalg.norm(gradients, axis=1, keepdims=True))
-    noise = np.random.default_rng(4).standard_normal(5) * (1 + bound_rounding(60))
-    expected = start[0] - 0.1 * (clipped.sum(axis=0) + 3.0 * 0.7 * noise) / len(label)
+    stream = NoiseStream(gaussian(), np.random.default_rng(4))
+    noisy = stream.add(clipped.sum(axis=0), 3.0 * 0.7 * (1 + bound_rounding(60)))
+    expected = start[0] - 0.1 * noisy / len(label)
     found = run(TrainingPlan(1, 0.7, 3.0), head, inputs, label, start, None, [4], optimizer=SGD(0.1))
     assert np.allclose(found[0], expected, rtol=1e-12)
 
@@ -96,8 +98,8 @@ def test_an_empty_sample_is_a_step_of_noise_divided_by_the_expected_size(rng: np
     # With q = 1e-9 every sample is empty; the divisor stays n q.
     plan = TrainingPlan(1, 0.7, 3.0, sampling_probability=1e-9)
     found = run(plan, Linear(), inputs, label, start, None, [4], optimizer=SGD(1e-9))
-    noise = np.random.default_rng(4).standard_normal(5) * (1 + bound_rounding(10))
-    assert np.allclose(found[0], -1e-9 * 3.0 * 0.7 * noise / (10 * 1e-9), rtol=1e-12)
+    noise = NoiseStream(gaussian(), np.random.default_rng(4)).add(np.zeros(5), 3.0 * 0.7 * (1 + bound_rounding(10)))
+    assert np.allclose(found[0], -1e-9 * noise / (10 * 1e-9), rtol=1e-12)
 
 
 def test_the_realised_size_of_a_sample_never_enters(rng: np.random.Generator) -> None:

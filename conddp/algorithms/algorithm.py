@@ -1,7 +1,11 @@
 """Base class of all algorithms, with the checks that run before a fit."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from itertools import chain
 from typing import ClassVar
+
+import numpy as np
 
 from conddp.algorithms.task import Task
 from conddp.data.records import Records
@@ -107,7 +111,8 @@ class Algorithm(ABC):
         self.check(schema, head, neighbouring, loss)
         ledger = ledger or PrivacyLedger(cost, neighbouring=neighbouring)
         ledger.check(name, cost, neighbouring)
-        source = random_source or RandomSource.of(None)
+        identity = self._describe(budget, head, loss, neighbouring, fit_intercept)
+        source = (random_source or RandomSource.of(None)).bind(chain(identity, _list_contents(records)))
         task = Task(
             name,
             records.public,
@@ -121,7 +126,7 @@ class Algorithm(ABC):
             source,
             ledger,
             Locked(records, price=cost, ledger=ledger),
-            Curator(source.generator(), num_records=records.num_records, budget=cost),
+            Curator(source.generator("noise"), num_records=records.num_records, budget=cost),
             callback,
         )
         result = self.run(task)
@@ -130,6 +135,21 @@ class Algorithm(ABC):
         if result.transcript != task.curator.transcript or result.guarantee.budget != cost:
             raise PrivacyError(f"{name} returned a result that does not belong to its own releases and cost.")
         return result
+
+    def _describe(self, budget: PrivacyBudget, head: Head, loss: Loss, *settings: object) -> list[bytes]:
+        """Everything but the records that makes a fit this fit and no other, for the noise of seeded fits."""
+        parts = (type(self).__qualname__, self, budget, type(head).__qualname__, head, loss.name, *settings)
+        # A class without a repr of its own is known by its name; its default repr is an address that changes.
+        return [repr(each).encode() for each in parts if type(each).__repr__ is not object.__repr__]
+
+
+def _list_contents(records: Records) -> Iterator[bytes]:
+    """All cells of the records, as bytes. A seeded fit hashes them into the key of its noise; nothing is released."""
+    schema = records.schema
+    yield repr((schema.label, schema.private_bounds)).encode()  # names of features make no difference to a fit
+    for part in (records.public, records.private, records.label):
+        if part is not None:
+            yield np.ascontiguousarray(part.values).tobytes()
 
 
 ALGORITHMS: Registry[Algorithm] = Registry("algorithm", Algorithm)  # type: ignore[type-abstract]  # instances of subclasses

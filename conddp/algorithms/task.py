@@ -99,9 +99,9 @@ class Task:
         """Number of public columns, including the constant column if there is one."""
         return len(self.schema.public) + self.fit_intercept
 
-    def make_generator(self) -> np.random.Generator:
-        """Return a generator for random numbers other than privacy noise."""
-        return self.random_source.generator()
+    def make_generator(self, purpose: str = "samples") -> np.random.Generator:
+        """Return a generator for random numbers other than privacy noise; an own one for every purpose."""
+        return self.random_source.generator(purpose)
 
     def spend(self, reason: str, settings: Mapping[str, Any]) -> Records:
         """Record the cost of the fit, then return the private records. Can be called once."""

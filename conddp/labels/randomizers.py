@@ -270,6 +270,7 @@ class AdditiveNoise:
     def randomize(self, label: NDArray[Any], curator: Curator) -> NDArray[np.float64]:
         """Randomise labels."""
         release = curator.release_laplace if self.shape == "laplace" else curator.release_staircase
-        return release(
-            self.bounds.clamp(label), sensitivity=self.bounds.width, epsilon=self.epsilon, what="every label, once"
-        )
+        bounds = self.bounds
+        scaled = np.clip((bounds.clamp(label) - bounds.midpoint) / bounds.width, -0.5, 0.5)
+        released = release(scaled, sensitivity=1.0, epsilon=self.epsilon, what="every label, once")
+        return np.asarray(bounds.midpoint + bounds.width * released)

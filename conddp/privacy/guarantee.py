@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from conddp.bounds import Bounds
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.release import bound_rounding
 
 __all__ = ["Guarantee"]
 
@@ -60,7 +61,8 @@ class Guarantee:
     def __str__(self) -> str:
         if math.isinf(self.epsilon):
             return f"This model is NOT differentially private: {self.mechanism}"
-        sentences = [self._promise(), self._neighbours(), self.mechanism, self.choice, self._limits(), self._seed()]
+        sentences = [self._promise(), self._neighbours(), self.mechanism, self.choice, self._limits()]
+        sentences += [self._noise(), self._seed()]
         return " ".join(sentence for sentence in sentences if sentence)
 
     def _promise(self) -> str:
@@ -94,12 +96,20 @@ class Guarantee:
         return (
             f"Not covered: {public}the number of records and the declared ranges, which are treated as public; "
             "other releases from the same data, whose cost a shared ledger adds up; choices made by looking at private "
-            "values, such as tuning on them; and attacks on floating-point arithmetic or timing."
+            "values, such as tuning on them; and attacks on timing."
+        )
+
+    def _noise(self) -> str:
+        return (
+            "The noise was drawn exactly, on a public grid: its low-order bits reveal nothing, and its residual error "
+            f"in delta is 0. Gaussian noise is larger by a factor of 1 + {bound_rounding(self.num_records):.1g}, "
+            "which covers rounding errors of sums."
         )
 
     def _seed(self) -> str:
         if self.seeded:
             return (
-                "The noise came from a fixed seed: for research only. Anyone who knows the seed can remove the noise."
+                "The noise came from a seed, for research only: anyone who knows or guesses the seed can remove the "
+                "noise. It depends on the seed, the settings and the records, so no other fit has the same noise."
             )
-        return "The noise came from a cryptographic generator keyed by the operating system."
+        return "Its random bits came from a cryptographic generator keyed by the operating system."

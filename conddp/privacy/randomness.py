@@ -1,59 +1,91 @@
-"""Sources of random numbers: a cryptographic generator, or a seeded one for research."""
+"""Sources of random numbers: keyed by the operating system, or derived from a seed and from what a fit is."""
 
+import hashlib
 import secrets
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from randomgen import AESCounter
 
-__all__ = [
-    "RandomSource",
-]
+__all__ = ["RandomSource"]
 
 
 @dataclass(frozen=True)
 class RandomSource:
     """Source of random numbers, which records whether they can be reproduced from a seed.
 
-    A source without a seed holds no state. The operating system provides a new key for every :meth:`generator`, so
-    that no copy, pickle or fork of the source can ever repeat noise.
+    All generators are AES-128 in counter mode. Without a seed, the operating system provides a new key for every
+    :meth:`generator`, so that no copy, pickle or fork of the source can ever repeat noise. With a seed, a fit derives
+    its keys from the seed and from everything that makes it this fit (:meth:`bind`): the algorithm and its settings,
+    the budget, and the records. The same fit then gives the same answer, and two different fits never share noise,
+    which could cancel between them.
 
     Parameters
     ----------
-    seeded_generator : numpy.random.Generator, optional
-        Generator with a seed chosen by the caller. Use it for research only: it gives no privacy against anyone who
-        knows the seed.
+    seed : bytes, optional
+        The caller's seed. It gives no privacy against anyone who knows or guesses it.
+    coupled : bool
+        Whether all fits get the same random numbers, for audits and tests that compare neighbouring data sets.
     """
 
-    seeded_generator: np.random.Generator | None = None
+    seed: bytes | None = field(default=None, repr=False)
+    coupled: bool = False
 
     @classmethod
     def of(cls, random_state: object = None) -> "RandomSource":
         """Create a source from a scikit-learn ``random_state``.
 
-        None gives AES-128 in counter mode, keyed with entropy from the operating system. A non-negative integer, a
-        NumPy Generator or a RandomState gives a reproducible stream and counts as seeded.
+        None keys generators with entropy from the operating system. A non-negative integer of any size is a seed. A
+        NumPy Generator or RandomState provides a new seed for every call, so that consecutive fits differ.
         """
         if random_state is None:
             return cls()
         if isinstance(random_state, np.random.Generator):
-            return cls(random_state)
+            return cls(random_state.bytes(32))
         if isinstance(random_state, np.random.RandomState):
-            return cls(np.random.default_rng(random_state.randint(0, 2**32, size=8, dtype=np.uint32)))
+            return cls(random_state.bytes(32))
         if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool) and random_state >= 0:
-            return cls(np.random.default_rng(int(random_state)))
+            return cls(str(int(random_state)).encode())
         raise ValueError(
             "random_state must be None, a non-negative integer, a NumPy Generator or a RandomState, "
             f"got random_state={random_state!r}."
         )
 
+    @classmethod
+    def for_neighbours(cls, seed: int) -> "RandomSource":
+        """Create a source that gives all fits the same random numbers. Its noise protects nothing.
+
+        Audits compare a fit with the fit of a neighbouring data set, which must draw the same samples.
+        """
+        return replace(cls.of(seed), coupled=True)
+
     @property
     def seeded(self) -> bool:
         """Whether the caller chose the seed."""
-        return self.seeded_generator is not None
+        return self.seed is not None
 
-    def generator(self) -> np.random.Generator:
-        """Return the seeded generator, or a new cryptographic one."""
-        if self.seeded_generator is not None:
-            return self.seeded_generator
-        return np.random.Generator(AESCounter(key=secrets.randbits(128)))
+    def bind(self, parts: Iterable[bytes]) -> "RandomSource":
+        """Return the source for one fit, which these parts describe completely. Without a seed, they are not read."""
+        if self.seed is None or self.coupled:
+            return self
+        return replace(self, seed=_hash(b"fit", self.seed, *parts))
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """Return a generator for one purpose, such as "noise" or "samples".
+
+        With a seed, the same purpose gives the same random numbers again.
+        """
+        if self.seed is None:
+            return np.random.Generator(AESCounter(key=secrets.randbits(128)))
+        key = _hash(b"generator", self.seed, purpose.encode())[:16]
+        return np.random.Generator(AESCounter(key=int.from_bytes(key, "little")))
+
+
+def _hash(*parts: bytes) -> bytes:
+    """Hash of several parts, each with its length, so that no two lists of parts run into each other."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.digest()

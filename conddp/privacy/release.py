@@ -9,6 +9,9 @@ Rounding
     the unit roundoff times their bound, in each of two neighbouring data sets. The relative error of the bounds
     themselves is far below 1e-9. The curator scales up Gaussian noise by :func:`bound_rounding`, so that the stated
     guarantee holds for the sums as computed.
+
+    Noise has no rounding error at all. A release is the point of a public grid that is nearest to the private number
+    plus ideal noise (:mod:`conddp.privacy.noise`), so its low-order bits carry no information.
 """
 
 import math
@@ -25,6 +28,7 @@ from conddp._validate import in_range, positive, positive_integer
 from conddp.errors import PrivacyError
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.noise import NoiseShape, NoiseStream, draw_integers, draw_outcomes, gaussian, laplace, staircase
 from conddp.privacy.transcript import (
     GaussianRelease,
     PureRelease,
@@ -101,6 +105,7 @@ class Curator:
     ) -> None:
         positive_integer(num_records=num_records)
         self._generators = [generators] if isinstance(generators, np.random.Generator) else list(generators)
+        self._streams = [NoiseStream(gaussian(), generator) for generator in self._generators]
         self._enlarged = 1 + bound_rounding(num_records)
         self._allows_float32 = float32_without_guarantee
         self._budget = budget
@@ -135,28 +140,23 @@ class Curator:
         sampling_probability : float
             Probability with which each record was included in the sum.
         """
-        value = bounded.value
         self._check_shape(bounded, noise_std)
         self._record_gaussian(bounded, noise_std, sampling_probability)
-        noise = self._draw_normal(value)
-        noise_std = noise_std * self._enlarged
-        noise *= noise_std[:, None] if value.ndim == 2 and getattr(noise_std, "ndim", 0) else noise_std
-        noise += value
-        return noise
+        return self._add_normal(bounded.value, noise_std * self._enlarged)
 
     def release_integers(
         self, counts: NDArray[Any], *, sensitivity: float, epsilon: float, what: str
     ) -> NDArray[np.float64]:
-        r"""Release integers with discrete Laplace noise, which leaves no low-order bits to attack.
+        r"""Release integers with discrete Laplace noise.
 
         Privacy
-            Pure ``epsilon`` if one record changes the counts by at most ``sensitivity`` in L1. The difference of two
-            geometric variables z has probability proportional to :math:`e^{-\epsilon |z| / \mathrm{sensitivity}}`.
+            Pure ``epsilon`` if one record changes the counts by at most ``sensitivity`` in L1. The noise z has
+            probability proportional to :math:`e^{-\epsilon |z| / \mathrm{sensitivity}}`.
         """
         positive(sensitivity=sensitivity, epsilon=epsilon)
-        self._append(PureRelease(what, 1, "geometric", sensitivity, sensitivity / epsilon))
-        rate, rng = epsilon / sensitivity, self._generators[0]
-        return np.asarray(counts + (_draw_geometric(rate, len(counts), rng) - _draw_geometric(rate, len(counts), rng)))
+        scale = sensitivity / epsilon
+        self._append(PureRelease(what, 1, "geometric", sensitivity, scale))
+        return np.asarray(counts + draw_integers(len(counts), scale=scale, rng=self._generators[0]))
 
     def release_laplace(
         self, values: NDArray[Any], *, sensitivity: float, epsilon: float, what: str
@@ -166,9 +166,7 @@ class Curator:
         Privacy
             Pure ``epsilon``, local: each record has one value and can change it by at most ``sensitivity``.
         """
-        positive(sensitivity=sensitivity, epsilon=epsilon)
-        self._append(PureRelease(what, 1, "laplace", sensitivity, sensitivity / epsilon))
-        return np.asarray(values + self._generators[0].laplace(scale=sensitivity / epsilon, size=len(values)))
+        return self._release_values(values, sensitivity, epsilon, what, "laplace", laplace())
 
     def release_staircase(
         self, values: NDArray[Any], *, sensitivity: float, epsilon: float, what: str
@@ -182,15 +180,15 @@ class Curator:
         Privacy
             Pure ``epsilon``, local: each record has one value and can change it by at most ``sensitivity``.
         """
+        return self._release_values(values, sensitivity, epsilon, what, "staircase", staircase(epsilon))
+
+    def _release_values(
+        self, values: NDArray[Any], sensitivity: float, epsilon: float, what: str, mechanism: str, shape: NoiseShape
+    ) -> NDArray[np.float64]:
         positive(sensitivity=sensitivity, epsilon=epsilon)
-        self._append(PureRelease(what, 1, "staircase", sensitivity, sensitivity / epsilon))
-        n, rng = len(values), self._generators[0]
-        fraction, fall = 1 / (1 + math.exp(epsilon / 2)), math.exp(-epsilon)
-        step = _draw_geometric(epsilon, n, rng) - 1
-        inner = rng.random(n) < fraction / (fraction + (1 - fraction) * fall)
-        within = rng.random(n)
-        distance = step + np.where(inner, fraction * within, fraction + (1 - fraction) * within)
-        return np.asarray(values + sensitivity * (distance * rng.choice([-1.0, 1.0], size=n)))
+        scale = sensitivity / epsilon
+        self._append(PureRelease(what, 1, mechanism, sensitivity, scale))
+        return NoiseStream(shape, self._generators[0]).add(np.asarray(values, dtype=np.float64), scale)
 
     def release_response(
         self, rows: NDArray[np.intp], probabilities: NDArray[np.float64], *, what: str
@@ -219,15 +217,12 @@ class Curator:
             raise PrivacyError("a response table must give every possible outcome a positive probability in every row.")
         epsilon = max(epsilon, 1e-12)  # a table of equal rows reveals nothing, but the release is still recorded
         self._append(PureRelease(what, 1, "randomized response", 1.0, 1 / epsilon))
-        draws = self._generators[0].random(len(rows))
         outcome = np.empty(len(rows), dtype=np.intp)
         distinct, where = np.unique(probabilities, axis=0, return_inverse=True)
         kinds = where.reshape(-1)[rows]  # equal rows of the table are drawn together
         for kind, row in enumerate(distinct):
             of_kind = np.flatnonzero(kinds == kind)
-            steps = np.cumsum(row)
-            drawn = np.searchsorted(steps, draws[of_kind] * steps[-1], side="right")
-            outcome[of_kind] = np.minimum(drawn, np.flatnonzero(row)[-1])
+            outcome[of_kind] = draw_outcomes(row.tolist(), len(of_kind), self._generators[0])
         return outcome
 
     def release_weighted_sums(
@@ -263,12 +258,11 @@ class Curator:
             Description of the release, for the transcript.
         """
         positive(noise_std=noise_std, label_range=label_range)
-        num_bags, bag_size = label.shape
         noise_std = noise_std * self._enlarged
-        self._append(WeightedSumRelease(what, 1, bag_size, num_noisy, label_range, noise_std, used_fraction))
-        noise = np.zeros(label.shape)
-        noise[:, :num_noisy] = noise_std * self._generators[0].standard_normal((num_bags, num_noisy))
-        return np.asarray((weights * (label + noise)).sum(axis=1))
+        self._append(WeightedSumRelease(what, 1, label.shape[1], num_noisy, label_range, noise_std, used_fraction))
+        # Noise on single labels adds up to one Gaussian variable for each bag, whose variance is public.
+        bag_std = noise_std * np.sqrt((weights[:, :num_noisy] ** 2).sum(axis=1))
+        return self._streams[0].add((weights * label).sum(axis=1), bag_std)
 
     def release_unprotected(self, value: Any, *, what: str) -> Any:
         """Release a value without noise. This is not private: the transcript then has an infinite cost."""
@@ -343,27 +337,26 @@ class Curator:
                 f"sums must be in float64 to be released: rounding errors in {bounded.value.dtype} are not covered."
             )
 
-    def _draw_normal(self, value: Array) -> Array:
-        """Standard normal numbers with the shape, dtype and device of a sum, one generator per configuration."""
-        dtype = np.float64 if value.dtype.itemsize == 8 else np.float32
-        if len(self._generators) == 1:
-            noise: Array = self._generators[0].standard_normal(tuple(value.shape), dtype=dtype)
+    def _add_normal(self, value: Array, noise_std: Any) -> Array:
+        """Add Gaussian noise to sums; one generator per configuration."""
+        if value.dtype.itemsize < 8:  # recorded as unprotected, so fast noise is good enough
+            noise: Array = np.stack([each.standard_normal(value.shape[-1], np.float32) for each in self._generators])
+            noisy = np.asarray(value) + np.reshape(np.asarray(noise_std), (-1, 1)).astype(np.float32) * noise
         else:
-            noise = np.stack([each.standard_normal(value.shape[1], dtype=dtype) for each in self._generators])
+            sums = np.atleast_2d(np.asarray(value))
+            stds = np.broadcast_to(np.asarray(noise_std, dtype=np.float64), (len(sums),)).tolist()
+            noisy = np.stack([self._streams[number].add(sums[number], std) for number, std in enumerate(stds)])
+        noisy = noisy.reshape(value.shape)
         if isinstance(value, np.ndarray):
-            return noise
-        return array_api_compat.array_namespace(value).asarray(noise, device=value.device)
+            return noisy
+        return array_api_compat.array_namespace(value).asarray(noisy, device=value.device)
 
 
 def compute_response_epsilon(probabilities: NDArray[np.float64]) -> float:
     """Compute epsilon of a response table: the log of the largest ratio of two rows' probabilities of an outcome."""
+    probabilities = probabilities / probabilities.sum(axis=1, keepdims=True)  # as they are drawn
     largest, smallest = probabilities.max(axis=0), probabilities.min(axis=0)
     possible = largest > 0
     if (smallest[possible] == 0).any():
         return math.inf
     return float(np.log(largest[possible] / smallest[possible]).max())
-
-
-def _draw_geometric(rate: float, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Integers from 1 upwards whose probabilities fall by exp(-rate) per step, with a tail far beyond 53 bits."""
-    return np.maximum(np.ceil(rng.standard_exponential(size) / rate), 1.0)

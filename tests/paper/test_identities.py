@@ -12,23 +12,29 @@ from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
 from conddp.heads.head import Inputs
 from conddp.heads.linear import Linear
+from conddp.privacy.noise import NoiseStream, gaussian
 from conddp.privacy.release import Curator, bound_rounding
 from conddp.training.loop import TrainingPlan, train
 from conddp.training.optimizers import make_optimizer
+from tests.silence import ChosenNoise
 
 
-class RotatedNoise:
-    """A generator whose normal vectors are those of another one, rotated."""
-
-    def __init__(self, seed: int, rotation: NDArray[Any]) -> None:
-        self.generator, self.rotation = np.random.default_rng(seed), rotation
-
-    def standard_normal(self, size: tuple[int, int], dtype: Any = np.float64) -> NDArray[Any]:
-        return self.generator.standard_normal(size, dtype=dtype) @ self.rotation
+def make_rotated(seed: int, rotation: NDArray[Any]) -> Curator:
+    """A curator whose normal vectors are rotated."""
+    generator = np.random.default_rng(seed)
+    curator = ChosenNoise(generator, num_records=300)
+    curator.draw = lambda: generator.standard_normal((1, len(rotation))) @ rotation
+    return curator
 
 
 def fit_predictions(
-    X: NDArray[Any], y: NDArray[Any], C: ConditioningMatrix, noise: Any, *, multiplier: float, optimizer: Any = "sgd"
+    X: NDArray[Any],
+    y: NDArray[Any],
+    C: ConditioningMatrix,
+    curator: Curator,
+    *,
+    multiplier: float,
+    optimizer: Any = "sgd",
 ) -> NDArray[Any]:
     Z = C.transform(PublicFeatures(X))
     head = Linear()
@@ -41,7 +47,7 @@ def fit_predictions(
         y,
         np.zeros((1, layout.size)),
         optimizer=make_optimizer(optimizer, 0.25 if optimizer == "sgd" else 0.03),
-        curator=Curator([noise], num_records=len(y)) if multiplier else None,
+        curator=curator if multiplier else None,
         rng=np.random.default_rng(0),
     )
     return Z @ parameters[0]
@@ -68,8 +74,8 @@ def test_with_sgd_the_fit_does_not_depend_on_the_coordinates_of_public_features(
     rotation = Z.T @ W / len(X)
     assert np.allclose(rotation @ rotation.T, np.eye(6), atol=1e-8)
     assert np.allclose(Z @ rotation, W, atol=1e-7)
-    one = fit_predictions(X, y, C, RotatedNoise(7, np.eye(6)), multiplier=multiplier)
-    other = fit_predictions(mixed, y, D, RotatedNoise(7, rotation), multiplier=multiplier)
+    one = fit_predictions(X, y, C, make_rotated(7, np.eye(6)), multiplier=multiplier)
+    other = fit_predictions(mixed, y, D, make_rotated(7, rotation), multiplier=multiplier)
     assert np.abs(one - other).max() < 1e-8
 
 
@@ -77,7 +83,7 @@ def test_with_adam_the_fit_depends_on_the_coordinates(rng: np.random.Generator) 
     # Adam works by coordinate: without any noise, predictions differ by far more than rounding.
     X, y = features(rng)
     mixed = X @ rng.normal(size=(5, 5))
-    none: Any = RotatedNoise(7, np.eye(6))
+    none = make_rotated(7, np.eye(6))
     one = fit_predictions(X, y, condition(X), none, multiplier=0.0, optimizer="adam")
     other = fit_predictions(mixed, y, condition(mixed), none, multiplier=0.0, optimizer="adam")
     assert np.abs(one - other).max() > 1e-3
@@ -90,10 +96,11 @@ def test_with_the_identity_cond_dp_is_dpsgd_step_for_step(rng: np.random.Generat
     full = np.column_stack([X, np.ones(len(X))])
     rate, clip_norm, multiplier = (0.25, 0.3, 2.0) if optimizer == "sgd" else (0.03, 0.3, 2.0)
     identity = ConditioningMatrix.identity(Spectrum.of(PublicFeatures(X)))
-    found = fit_predictions(X, y, identity, np.random.default_rng(7), multiplier=multiplier, optimizer=optimizer)
+    curator = Curator(np.random.default_rng(7), num_records=len(y))
+    found = fit_predictions(X, y, identity, curator, multiplier=multiplier, optimizer=optimizer)
 
     # DPSGD written out, one record's gradient after another.
-    noise, enlarged = np.random.default_rng(7), 1 + bound_rounding(len(y))
+    noise, enlarged = NoiseStream(gaussian(), np.random.default_rng(7)), 1 + bound_rounding(len(y))
     theta, iterates = np.zeros(6), []
     first, second = np.zeros(6), np.zeros(6)
     for step in range(1, 33):
@@ -101,7 +108,7 @@ def test_with_the_identity_cond_dp_is_dpsgd_step_for_step(rng: np.random.Generat
         for x, label in zip(full, y, strict=True):
             gradient = (x @ theta - label) * x
             total += gradient * min(1.0, clip_norm / max(float(np.linalg.norm(gradient)), 1e-300))
-        mean = (total + enlarged * multiplier * clip_norm * noise.standard_normal(6)) / len(y)
+        mean = noise.add(total, enlarged * multiplier * clip_norm) / len(y)
         if optimizer == "adam":
             first, second = 0.9 * first + 0.1 * mean, 0.999 * second + 0.001 * mean**2
             mean = (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)

@@ -85,7 +85,7 @@ def fit_watched(
 ) -> FitResult:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("conddp.algorithms.algorithm.Curator", recorder.make_curator)
-        return algorithm.fit(records, budget, random_source=RandomSource.of(seed), **settings)
+        return algorithm.fit(records, budget, random_source=RandomSource.for_neighbours(seed), **settings)
 
 
 def fit_both(
