@@ -312,4 +312,5 @@ def test_labels_far_from_zero_round_no_worse_without_an_intercept(offset: float)
         )
         thetas.append(C.unfold(result.model.parameters))
     moved = abs(float(thetas[1][0] - thetas[0][0])) / result.settings["noise_std"]
-    assert moved == pytest.approx(calibrate_gaussian_mu(BUDGET.epsilon, BUDGET.delta), rel=1e-4)
+    # At 1e10, the last bit of a coefficient is 4e-4 of the noise.
+    assert moved == pytest.approx(calibrate_gaussian_mu(BUDGET.epsilon, BUDGET.delta), rel=1e-3)

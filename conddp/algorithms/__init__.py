@@ -12,6 +12,7 @@ from conddp.algorithms.randomized_labels import RandomizedLabels, RROnBins
 from conddp.algorithms.request import FitRequest
 from conddp.algorithms.switch_cond_dp import SwitchCondDP
 from conddp.algorithms.task import Task
+from conddp.algorithms.tuned import Tuned, TuningPrice
 from conddp.algorithms.weighted_llp import WeightedLLP
 
 __all__ = [
@@ -30,5 +31,7 @@ __all__ = [
     "RandomizedLabels",
     "SwitchCondDP",
     "Task",
+    "Tuned",
+    "TuningPrice",
     "WeightedLLP",
 ]

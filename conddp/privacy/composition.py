@@ -15,10 +15,12 @@ from conddp.privacy.accounting import (
 )
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.selection import RunDistribution, compute_selection_delta
 from conddp.privacy.transcript import (
     GaussianRelease,
     PureRelease,
     Release,
+    SelectedRelease,
     Transcript,
     UnprotectedRelease,
     WeightedSumRelease,
@@ -81,13 +83,18 @@ def compute_delta(transcript: Transcript, epsilon: float, neighbouring: Neighbou
     """
     gaussian = [each for each in transcript if isinstance(each, GaussianRelease)]
     bags = [each for each in transcript if isinstance(each, WeightedSumRelease)]
+    selected = [each for each in transcript if isinstance(each, SelectedRelease)]
     pure = sum(each.epsilon for each in transcript if isinstance(each, PureRelease))
     if any(isinstance(each, UnprotectedRelease) for each in transcript) or pure > epsilon * (1 + _ROUNDING):
         return 1.0
     left = max(0.0, epsilon - pure)
     delta = _compute_gaussian_part(gaussian, left, neighbouring, at_most)
-    if bags and (gaussian or len(bags) > 1 or bags[0].count > 1):
-        raise PrivacyError("weighted sums of labels cannot be accounted together with other releases.")
+    alone = [*bags, *selected]
+    if alone and (gaussian or len(alone) > 1 or alone[0].count > 1):
+        raise PrivacyError(f"{alone[0].what} cannot be accounted together with other releases.")
+    for choice in selected:
+        distribution: RunDistribution = "geometric" if choice.distribution == "geometric" else "logarithmic"
+        delta += compute_selection_delta(choice.mu, left, expected_runs=choice.expected_runs, distribution=distribution)
     for each in bags:
         if neighbouring is not Neighbouring.REPLACE:
             raise PrivacyError(f"weighted sums of labels are accounted under replacement only, got '{neighbouring}'.")
@@ -164,5 +171,11 @@ def _describe_release(release: Release) -> str:
         return (
             f"{release.what.capitalize()}: bags of {release.bag_size} labels, {release.num_noisy} of them with "
             "Gaussian noise, accounted exactly as an average over the public weights."
+        )
+    if isinstance(release, SelectedRelease):
+        return (
+            f"{release.what.capitalize()}, chosen by a private score: a {release.distribution} number of runs with "
+            f"mean {release.expected_runs:g}, each a Gaussian mechanism whose sensitivity is {release.mu:.4g} standard "
+            "deviations, accounted by Renyi divergences (arXiv 2110.03620). The other runs stay secret."
         )
     return ""

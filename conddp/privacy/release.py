@@ -29,10 +29,12 @@ from conddp.errors import PrivacyError
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.noise import NoiseShape, NoiseStream, draw_integers, draw_outcomes, gaussian, laplace, staircase
+from conddp.privacy.selection import RunDistribution
 from conddp.privacy.transcript import (
     GaussianRelease,
     PureRelease,
     Release,
+    SelectedRelease,
     Transcript,
     UnprotectedRelease,
     WeightedSumRelease,
@@ -263,6 +265,18 @@ class Curator:
         # Noise on single labels adds up to one Gaussian variable for each bag, whose variance is public.
         bag_std = noise_std * np.sqrt((weights[:, :num_noisy] ** 2).sum(axis=1))
         return self._streams[0].add((weights * label).sum(axis=1), bag_std)
+
+    def release_selected(
+        self, best: Any, *, mu: float, expected_runs: float, distribution: RunDistribution, what: str
+    ) -> Any:
+        """Release the best of a random number of private runs, whose noise they contain already.
+
+        Privacy
+            :func:`conddp.privacy.selection.compute_selection_delta`, provided that every run, with the score by which
+            it was chosen, is a Gaussian mechanism with parameter ``mu``, and nothing else of the runs is released.
+        """
+        self._append(SelectedRelease(what, 1, mu, expected_runs, distribution))
+        return best
 
     def release_unprotected(self, value: Any, *, what: str) -> Any:
         """Release a value without noise. This is not private: the transcript then has an infinite cost."""

@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
-from conddp._validate import in_range, positive, positive_integer
+from conddp._validate import in_range, one_of, positive, positive_integer
 
 __all__ = [
     "GaussianRelease",
     "PureRelease",
     "Release",
+    "SelectedRelease",
     "Transcript",
     "UnprotectedRelease",
     "WeightedSumRelease",
@@ -139,6 +140,32 @@ class WeightedSumRelease(Release):
 
 
 @dataclass(frozen=True)
+class SelectedRelease(Release):
+    """The best of a random number of private runs, by a private score. The other runs stay secret.
+
+    Parameters
+    ----------
+    mu : float
+        Sensitivity of one run with its score, a Gaussian mechanism, in standard deviations of its noise.
+    expected_runs : float
+        Expected number of runs.
+    distribution : str
+        Distribution of the number of runs: "geometric" or "logarithmic".
+    """
+
+    kind: ClassVar[str] = "selected"
+
+    mu: float = math.inf
+    expected_runs: float = math.inf
+    distribution: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive(mu=self.mu, expected_runs=self.expected_runs)
+        one_of(("geometric", "logarithmic"), distribution=self.distribution)
+
+
+@dataclass(frozen=True)
 class UnprotectedRelease(Release):
     """Private data released without noise, for non-private references. No finite epsilon covers it."""
 
@@ -146,7 +173,7 @@ class UnprotectedRelease(Release):
 
 
 KINDS: dict[str, type[Release]] = {
-    each.kind: each for each in (GaussianRelease, PureRelease, WeightedSumRelease, UnprotectedRelease)
+    each.kind: each for each in (GaussianRelease, PureRelease, WeightedSumRelease, SelectedRelease, UnprotectedRelease)
 }
 
 
