@@ -1,9 +1,9 @@
 """An attack on the low-order bits of Gaussian noise, and the release that it was written against.
 
-NumPy draws a standard normal number as plus or minus ``k * width``, where k is an integer of 52 bits and width one of 256
-entries of a table (the ziggurat; only numbers beyond 3.65 are drawn in another way). Far fewer doubles can come out than
-a double can hold. An attacker who knows all labels but one knows the sum for every candidate of the last label. A release
-of ``sum + std * noise`` that no possible noise turns into the number that was released rules the candidate out.
+NumPy draws a standard normal number as plus or minus ``k * width``, where k is an integer of 52 bits and width is one
+of 256 entries of a table (the ziggurat; only numbers beyond 3.65 are drawn in another way). Many doubles can therefore
+never be drawn. An attacker who knows all labels but one knows the sum for every candidate of the last label. A
+candidate is ruled out if no number that the sampler can draw turns its sum into the number that was released.
 
 Everything here is decided in floating-point arithmetic, by repeating the operations of the release.
 """
