@@ -118,8 +118,9 @@ def find_possible(seen: Vector, totals: Vector, std: float, how: Seen, *, with_g
     """
     released = how.trace_back(seen)
     on_grid = np.isfinite(released) & is_on_grid(released, std) & with_grid
-    possible = np.broadcast_to(on_grid.any(axis=0)[:, None], totals.shape).copy()
-    row, column = np.nonzero(np.isfinite(released) & ~on_grid.any(axis=0))
+    anyone = np.asarray(on_grid.any(axis=0))
+    possible = np.broadcast_to(anyone[:, None], totals.shape).copy()
+    row, column = np.nonzero(np.isfinite(released) & ~anyone)
     for candidate in range(totals.shape[1]):
         could = could_have_been_released(released[row, column], totals[column, candidate], std)
         possible[column[could], candidate] = True

@@ -178,7 +178,7 @@ def test_a_weaker_pair_would_be_found_out(monkeypatch: pytest.MonkeyPatch) -> No
 def test_no_pair_is_worse_on_a_larger_grid() -> None:
     assert find_largest_ratio_on_a_line(MANY, np.linspace(-1, 1, 41), 4000) <= 1 + 1e-9
     plane = [(q, s, epsilon) for q in (0.01, 0.1, 0.5, 0.9) for s in (0.4, 1.0, 4.0) for epsilon in (0.0, 0.5, 2.0)]
-    lengths = list(itertools.product((1.0, 0.7, 0.2), repeat=2))
+    lengths = list(itertools.product((1.0, 0.7, 0.2), (1.0, 0.7, 0.2)))
     assert find_largest_ratio_in_a_plane(plane, lengths, np.linspace(0, np.pi, 17), 400) <= 1 + 1e-9
     two = [(q, s, epsilon) for q in (0.01, 0.1, 0.5, 0.9) for s in (0.5, 1.0, 3.0) for epsilon in (0.1, 0.5, 2.0)]
     assert find_largest_ratio_of_two_steps(two, np.linspace(-1, 1, 7), 400) <= 1 + 1e-9
