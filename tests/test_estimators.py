@@ -254,18 +254,18 @@ def test_the_guarantee_has_everything_as_fields(rng: np.random.Generator) -> Non
         assert part in text
 
 
-def test_a_mini_batch_guarantee_names_its_assumption(rng: np.random.Generator) -> None:
+def test_a_mini_batch_guarantee_says_how_it_was_accounted(rng: np.random.Generator) -> None:
     X, y = records(rng)
     sampled = regressor(algorithm=CondDP(batch_size=200, num_steps=20)).fit(X, y)
     (release,) = sampled.transcript_
     assert isinstance(release, GaussianRelease) and release.count == 20
     assert release.sampling_probability == pytest.approx(0.1)
-    assert "supported numerically, not proved" in str(sampled.guarantee_)
+    assert "Poisson-sampled" in str(sampled.guarantee_) and "upper bound" in str(sampled.guarantee_)
     whole = regressor(algorithm=CondDP(batch_size=10_000, num_steps=20)).fit(X, y)
     (release,) = whole.transcript_
     assert isinstance(release, GaussianRelease) and release.count == 20
     assert release.sampling_probability == 1.0
-    assert "not proved" not in str(whole.guarantee_)
+    assert "Poisson-sampled" not in str(whole.guarantee_) and "accounted exactly" in str(whole.guarantee_)
 
 
 @pytest.mark.parametrize("private", [False, True])
