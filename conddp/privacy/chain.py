@@ -70,13 +70,17 @@ def read_chain(path: Path, *, newest: int) -> Chain:
         blob = path.read_bytes()
     except OSError as error:
         raise LedgerError(f"the ledger '{path}' cannot be read: {error.strerror}.") from None
+    try:
+        blob.decode("utf-8")
+    except UnicodeDecodeError:
+        raise LedgerError(f"'{path}' is not a ledger: it is not a text file.") from None
     blob = blob[: blob.rfind(b"\n") + 1]
     lines: list[dict[str, Any]] = []
     digests: list[str] = []
     num_bare = 0
     for number, raw in enumerate(blob.split(b"\n")[:-1], start=1):
         try:
-            content = json.loads(raw.decode("utf-8"))
+            content = json.loads(raw)
             if not isinstance(content, dict):
                 raise ValueError("not an object")
             stated = content.pop(DIGEST, None)
