@@ -8,13 +8,15 @@
     │   ├── BudgetExceeded      (ValueError)  the cost exceeds the remaining budget of the ledger
     │   ├── PrivateDataLeak     (TypeError)   private data were passed where only public data are allowed
     │   └── NotCalibrated       (ValueError)  no noise multiplier can give the requested guarantee
-    ├── LedgerError             (ValueError)  the ledger file is damaged, read-only, or from a newer version
+    ├── LedgerError             (ValueError)  the ledger file is damaged, changed, read-only, or of another table
     ├── saving.ModelFileError   (ValueError)  a saved model is damaged, from a newer version, or exists already
     ├── datasets.DatasetNotFound (FileNotFoundError), datasets.DatasetDamaged (ValueError)
     ├── fetching.FetchFailed    (OSError)
     ├── MissingExtra            (ImportError) a required package from an optional extra is not installed
     ├── runner.WorkerDied       (RuntimeError)
     └── experiments.reproduce.NothingAtHand (FileNotFoundError)
+
+    PrivacyWarning              (UserWarning) something was released or read that no guarantee covers
 
 Messages name columns and settings. They never contain a label, a private cell, a row number or a count that depends on
 private values.
@@ -29,6 +31,7 @@ __all__ = [
     "MissingExtra",
     "NotCalibrated",
     "PrivacyError",
+    "PrivacyWarning",
     "PrivateDataLeak",
     "SchemaError",
     "require_package",
@@ -45,6 +48,10 @@ class SchemaError(CondDPError, ValueError):
 
 class PrivacyError(CondDPError):
     """Continuing would break the privacy guarantee, or no guarantee can be given."""
+
+
+class PrivacyWarning(UserWarning):
+    """Several releases together, or a look at private values, are not covered by the guarantee of one fit."""
 
 
 class BudgetExceeded(PrivacyError, ValueError):  # noqa: N818  (reads as what happened)
@@ -70,4 +77,4 @@ def require_package(package: str, *, extra: str, purpose: str) -> None:
 
 
 class LedgerError(CondDPError, ValueError):
-    """A ledger cannot be read or written."""
+    """A ledger cannot be read or written, was changed, or belongs to another table."""

@@ -1,5 +1,6 @@
 """scikit-learn estimator for private regression."""
 
+import warnings
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
@@ -17,7 +18,7 @@ from conddp.algorithms import Algorithm, FitRequest
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers
 from conddp.data.records import Records
-from conddp.errors import SchemaError
+from conddp.errors import PrivacyWarning, SchemaError
 from conddp.heads import Head, Linearity
 from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
@@ -242,6 +243,21 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         features = self._read_features(X, reset=False)
         return self.model_.predict(*self._split(features, self.model_.private_bounds))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R² of the predictions, as scikit-learn defines it.
+
+        Privacy
+            Reads the labels without noise: no guarantee covers the score. A
+            :class:`~conddp.errors.PrivacyWarning` says so, also in cross-validation, which calls this method.
+        """
+        warnings.warn(
+            "score compares predictions with labels without noise, and no guarantee covers it. Use it with labels that "
+            "need no protection. If these are private, do not publish the score or choose anything by it.",
+            PrivacyWarning,
+            stacklevel=2,
+        )
+        return float(super().score(X, y, sample_weight))
 
     def _read_features(self, X: Any, *, reset: bool) -> NDArray[Any]:
         """Validate features as scikit-learn does and return a matrix; error messages never quote a value."""

@@ -67,6 +67,7 @@ def fit_file(
     algorithm: str = "auto",
     head: str = "linear",
     ledger: Path | None = None,
+    other_rows: bool = False,
     seed: int | None = None,
 ) -> FitResult:
     """Train a model on a Parquet or CSV file and save it.
@@ -89,10 +90,12 @@ def fit_file(
         By name, as in :class:`~conddp.estimators.PrivateRegressor`.
     ledger : Path, optional
         A ledger file that pays; a ledger with just this budget if None.
+    other_rows : bool
+        Whether the ledger may be charged for other rows of the same people's data than those of earlier fits.
     seed : int, optional
         For research only.
     """
-    paying = None if ledger is None else PrivacyLedger.load(ledger)
+    paying = None if ledger is None else PrivacyLedger.load(ledger, other_rows=other_rows)
     request = FitRequest(epsilon, delta, algorithm, head, random_state=seed, ledger=paying)
     check_folder(out)
     records = load_records(data, schema)

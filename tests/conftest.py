@@ -17,9 +17,10 @@ settings.load_profile("fixed")
 
 @pytest.fixture(autouse=True, scope="session")
 def empty_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A run of the tests starts with an empty calibration cache of its own."""
+    """A run of the tests starts with an empty calibration cache and no witnesses of ledgers."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONDDP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("CONDDP_STATE", str(tmp_path_factory.mktemp("state")))
         yield
 
 

@@ -207,10 +207,23 @@ def test_from_a_table_to_predictions(table: Path, tmp_path: Path) -> None:
     assert values.shape == (200,) and values.min() >= 0 and values.max() <= 500
 
     shown = json.loads(runner.invoke(cli.app, ["ledger", "show", str(ledger), "--json"]).stdout)
-    assert shown["spent"] == {"epsilon": 1.0, "delta": 1e-6}
-    assert "epsilon=1 at delta=9e-06 remains" in " ".join(
-        runner.invoke(cli.app, ["ledger", "show", str(ledger)]).stdout.split()
+    assert shown["plain_sum"] == {"epsilon": 1.0, "delta": 1e-6}
+    assert shown["spent"]["delta"] == 1e-5 and 0.8 < shown["spent"]["epsilon"] < 0.9  # less at a larger delta
+    assert shown["chain"] == {"whole": True, "entries_before": 0} and shown["unit"] is None
+    assert (
+        shown["entries"][-1]["event"][0]["kind"] == "gaussian" and shown["entries"][-1]["table"]["num_records"] == 200
     )
+    text = " ".join(runner.invoke(cli.app, ["ledger", "show", str(ledger)]).stdout.split())
+    assert f"spent epsilon={shown['spent']['epsilon']:g} at delta=1e-05, composed exactly" in text
+    assert "plain sum epsilon=1 at delta=1e-06" in text and "chain whole" in text
+    assert f"remaining epsilon={shown['remaining']['epsilon']:g} at delta=1e-05, as one more default fit" in text
+    half = tmp_path / "half.csv"
+    half.write_text("\n".join(table.read_text().splitlines()[:101]) + "\n")
+    again = ["fit", str(half), "--schema", str(draft), "--ledger", str(ledger), "--epsilon", "0.1", "--out"]
+    refused = runner.invoke(cli.app, [*again, str(tmp_path / "half")])
+    assert isinstance(refused.exception, LedgerError) and "another table" in str(refused.exception)
+    assert "say so with --other-rows." in name_options(str(refused.exception))
+    assert runner.invoke(cli.app, [*again, str(tmp_path / "half"), "--other-rows"]).exit_code == 0
     of_model = json.loads(runner.invoke(cli.app, ["ledger", "show", str(model), "--json"]).stdout)
     assert of_model["spent"] == shown["spent"]
 

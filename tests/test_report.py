@@ -201,7 +201,7 @@ def test_a_fit_says_what_a_privacy_officer_asks(documents: dict[str, Document]) 
     assert "This model is (1, 1e-06)-differentially private" in text
     assert "This page holds no private value" in text
     assert "noisy sums of clamped residuals times rows" in text
-    assert "epsilon=0 at delta=0" in text  # what is left
+    assert "epsilon=0 at delta=1e-06" in text  # what is left
     assert "0 to 5" in text and "0 to 10" in text  # declared ranges
     assert "from a fixed seed" in text
     assert "rr-on-bins" in text and "protects labels only" in text  # what the plan could not try

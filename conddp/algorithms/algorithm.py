@@ -18,11 +18,14 @@ from conddp.losses import Loss, Squared
 from conddp.models.result import FitResult
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.composition import check_cost
+from conddp.privacy.events import check_event, expect_event
+from conddp.privacy.fingerprint import Fingerprint
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.locked import Locked
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
 from conddp.privacy.release import Curator
+from conddp.privacy.transcript import Transcript
 from conddp.registry import Registry
 from conddp.training.loop import Callback
 
@@ -43,6 +46,14 @@ class Algorithm(ABC):
     def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
         """Return the actual cost of a fit with this budget; it is lower if the algorithm needs no delta."""
         return budget
+
+    def expect(self, budget: PrivacyBudget) -> Transcript | None:
+        """Return the event that a fit with this budget will record, as far as it is known before the columns are read.
+
+        It serves to refuse a fit early; the event given to :meth:`Task.spend` decides. None stands for a cost that adds
+        by basic composition, an empty transcript for an event that is not known yet.
+        """
+        return expect_event(self.cost(budget))
 
     @abstractmethod
     def run(self, task: Task) -> FitResult:
@@ -83,7 +94,7 @@ class Algorithm(ABC):
         Privacy
             Costs ``self.cost(budget)`` under ``neighbouring``. A fit that the ledger does not cover is refused before
             any private value is read. Labels and private columns are locked until the cost has been recorded. The
-            result is returned only if its releases cost no more than the recorded cost.
+            result is returned only if its releases cost no more than the recorded cost and the recorded event.
 
         Parameters
         ----------
@@ -110,7 +121,8 @@ class Algorithm(ABC):
         schema = records.schema
         self.check(schema, head, neighbouring, loss)
         ledger = ledger or PrivacyLedger(cost, neighbouring=neighbouring)
-        ledger.check(name, cost, neighbouring)
+        table = None if ledger.path is None else Fingerprint.of(records.public.values)
+        ledger.check(name, cost, neighbouring, event=self.expect(budget), table=table)
         identity = self._describe(budget, head, loss, neighbouring, fit_intercept)
         source = (random_source or RandomSource.of(None)).bind(chain(identity, _list_contents(records)))
         task = Task(
@@ -128,10 +140,13 @@ class Algorithm(ABC):
             Locked(records, price=cost, ledger=ledger),
             Curator(source.generator("noise"), num_records=records.num_records, budget=cost),
             callback,
+            table=table,
         )
         result = self.run(task)
         # Checked here and not by the recipe, which might finish another task or release something afterwards.
         check_cost(task.curator.transcript, cost, neighbouring)
+        paid = task.locked_records.paid
+        check_event(task.curator.transcript, None if paid is None else paid.event)
         if result.transcript != task.curator.transcript or result.guarantee.budget != cost:
             raise PrivacyError(f"{name} returned a result that does not belong to its own releases and cost.")
         return result

@@ -28,6 +28,7 @@ from conddp.newton.release import Rows
 from conddp.newton.run import NewtonRun, StepCallback, run_newton
 from conddp.newton.schedule import NewtonPlan
 from conddp.privacy.accounting import calibrate_gaussian_mu
+from conddp.privacy.events import make_gaussian_event
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.training.distillation import Student
 from conddp.training.loop import Progress
@@ -122,7 +123,7 @@ class CondNewton(Algorithm):
         reason = "noisy sums of clamped residuals times rows, and of their squares"
         if task.num_private:
             reason += "; before them, noisy second moments of private columns"
-        records = task.spend(reason, settings)
+        records = task.spend(reason, settings, event=make_gaussian_event(mu))
 
         rows: Rows = public_rows
         if task.num_private:

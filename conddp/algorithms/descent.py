@@ -19,9 +19,11 @@ from conddp.heads.folding import move_parameters
 from conddp.heads.head import Head, Inputs, OptimizerName
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.result import FitResult
-from conddp.privacy.accounting import calibrate_gaussian_mu, calibrate_noise_multiplier
+from conddp.privacy.accounting import GaussianEvent, calibrate_gaussian_mu, calibrate_noise_multiplier
 from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.events import make_run_event
 from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.transcript import Transcript
 from conddp.training.loop import Callback, Progress, TrainingPlan, train
 from conddp.training.optimizers import Optimizer, make_optimizer
 
@@ -101,6 +103,10 @@ class Descent(Algorithm):
             one_of(("sgd", "adam"), optimizer=self.optimizer)
         in_range(0.0, 1.0, averaging=self.averaging)
 
+    def expect(self, budget: PrivacyBudget) -> Transcript | None:
+        """Return one Gaussian mechanism; the event of sampled steps depends on n and is not known yet."""
+        return super().expect(budget) if self.batch_size is None else Transcript()
+
     @abstractmethod
     def phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
         """Return the phases: how the public features are conditioned, and for how many steps."""
@@ -164,7 +170,12 @@ class Descent(Algorithm):
             "head": repr(task.head),
         }
         task.note_free("conditioning", "reads public columns and n only")
-        records = task.spend("noisy sums of gradients clipped per record", settings)
+        training = plan.training
+        steps = GaussianEvent(
+            training.noise_multiplier, training.num_steps, training.sampling_probability, task.neighbouring
+        )
+        reason = "noisy sums of gradients clipped per record"
+        records = task.spend(reason, settings, event=make_run_event(steps))
         watch = _Watch(task.callback, plan.training.num_steps)
         model = task.make_model(self._descend(plan, task, records, watch)[0])
         iterates = [

@@ -8,6 +8,7 @@ from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.task import Task
 from conddp.models.result import FitResult
 from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.transcript import Transcript, UnprotectedRelease
 from conddp.training.released import fit_released_labels
 
 __all__ = ["NonPrivate"]
@@ -34,9 +35,9 @@ class NonPrivate(Algorithm):
         Privacy
             None. The ledger entry has an infinite cost.
         """
-        records = task.curator.release_unprotected(
-            task.spend("not private at all", {}), what="labels and private columns as they are"
-        )
+        what = "labels and private columns as they are"
+        records = task.spend("not private at all", {}, event=Transcript((UnprotectedRelease(what),)))
+        records = task.curator.release_unprotected(records, what=what)
         model = fit_released_labels(
             task.head,
             records.public,

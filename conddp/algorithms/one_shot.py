@@ -19,6 +19,7 @@ from conddp.heads.folding import move_parameters
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.result import FitResult
 from conddp.privacy.accounting import calibrate_gaussian_mu
+from conddp.privacy.events import make_gaussian_event
 from conddp.privacy.release import BoundedSum
 
 __all__ = ["OneShot"]
@@ -69,9 +70,10 @@ class OneShot(Algorithm):
         V = np.linalg.solve(shape, Z.T).T  # rows in coordinates where the noise is spherical
         longest = float(np.sqrt((V * V).sum(axis=1)).max())
         sensitivity = bound_label_move(bounds, task.neighbouring) * longest
-        noise_std = sensitivity / calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
+        mu = calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
+        noise_std = sensitivity / mu
         settings = {"noise": self.noise, "shrink": self.shrink, "noise_std": noise_std / n}
-        records = task.spend("one noisy sum of labels times rows", settings)
+        records = task.spend("one noisy sum of labels times rows", settings, event=make_gaussian_event(mu))
 
         total = run_pass(lambda _, rows, label: rows.T @ scale_label(label), V, records.label)
         sums = BoundedSum(total, sensitivity, "the sum of labels times rows")

@@ -11,6 +11,7 @@ from conddp.data.passes import run_pass
 from conddp.data.scaling import bound_label_move, scale_label
 from conddp.models.result import FitResult
 from conddp.privacy.accounting import calibrate_gaussian_mu
+from conddp.privacy.events import make_gaussian_event
 from conddp.privacy.release import BoundedSum
 
 __all__ = ["PrivateMean"]
@@ -35,9 +36,10 @@ class PrivateMean(Algorithm):
         if not task.fit_intercept:
             raise ValueError(f"{task.name} fits an intercept and nothing else, got fit_intercept=False.")
         sensitivity = bound_label_move(task.schema.label_bounds, task.neighbouring)
-        noise_std = sensitivity / calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
+        mu = calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
+        noise_std = sensitivity / mu
         settings = {"noise_std": noise_std / task.num_records}
-        records = task.spend("one noisy sum of labels", settings)
+        records = task.spend("one noisy sum of labels", settings, event=make_gaussian_event(mu))
 
         total = run_pass(lambda _, label: scale_label(label).sum(keepdims=True), records.label)
         released = task.curator.release_gaussian(

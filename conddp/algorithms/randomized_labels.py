@@ -24,6 +24,7 @@ from conddp.labels.randomizers import (
 )
 from conddp.models.result import FitResult
 from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.events import make_pure_event
 from conddp.training.released import fit_released_labels
 
 __all__ = ["RROnBins", "RandomizedLabels"]
@@ -106,7 +107,8 @@ class RandomizedLabels(Algorithm):
             "prior_epsilon": prior_epsilon,
             "label_epsilon": label_epsilon,
         }
-        records = task.spend("every label randomised once", settings)
+        event = make_pure_event(*filter(None, (prior_epsilon, label_epsilon)))
+        records = task.spend("every label randomised once", settings, event=event)
 
         prior = self.prior or LabelPrior(grid, np.ones(len(grid)))
         if needs_prior:

@@ -5,11 +5,13 @@ from typing import Any
 
 from conddp._validate import one_of, positive
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
+from conddp.algorithms.unrecorded import warn_of_joint_cost
 from conddp.data.records import Records
 from conddp.heads import HEADS, Head
 from conddp.models.result import FitResult
 from conddp.privacy.accounting import check_delta
 from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.fingerprint import Fingerprint
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
@@ -55,6 +57,7 @@ class FitRequest:
     _algorithm: Algorithm = field(init=False, repr=False)
     _head: Head = field(init=False, repr=False)
     _random_source: RandomSource = field(init=False, repr=False)
+    _recorded: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         positive(epsilon=self.epsilon)
@@ -67,11 +70,12 @@ class FitRequest:
         algorithm, neighbouring = ALGORITHMS.resolve(self.algorithm), self._resolve_neighbouring()
         cost = algorithm.cost(self.budget)
         ledger = PrivacyLedger(cost, neighbouring=neighbouring) if self.ledger is None else self.ledger
-        ledger.check(f"fitting with epsilon={self.epsilon:g}", cost, neighbouring)
+        ledger.check(f"fitting with epsilon={self.epsilon:g}", cost, neighbouring, event=algorithm.expect(self.budget))
         for name, value in (
             ("_algorithm", algorithm),
             ("_head", HEADS.resolve(self.head)),
             ("_random_source", RandomSource.of(self.random_state)),
+            ("_recorded", self.ledger is not None),
             ("neighbouring", neighbouring),
             ("ledger", ledger),
         ):
@@ -86,18 +90,28 @@ class FitRequest:
         """Fit the model and record its privacy cost.
 
         Privacy
-            Same as :meth:`~conddp.algorithms.algorithm.Algorithm.fit`.
+            Same as :meth:`~conddp.algorithms.algorithm.Algorithm.fit`. Without a ledger of the user, a second fit of
+            this process on the same public columns and number of records raises a
+            :class:`~conddp.errors.PrivacyWarning` with the joint cost.
         """
-        return self._algorithm.fit(
-            records,
-            self.budget,
-            head=self._head,
-            neighbouring=self.neighbouring,
-            fit_intercept=bool(self.fit_intercept),
-            random_source=self._random_source,
-            ledger=self.ledger,
-            callback=callback,
-        )
+        ledger = self.ledger
+        assert ledger is not None
+        try:
+            return self._algorithm.fit(
+                records,
+                self.budget,
+                head=self._head,
+                neighbouring=self.neighbouring,
+                fit_intercept=bool(self.fit_intercept),
+                random_source=self._random_source,
+                ledger=ledger,
+                callback=callback,
+            )
+        finally:  # also after a failure: what was paid for may have been seen by a callback
+            paid = [] if self._recorded else [entry for entry in ledger.entries if entry.cost.epsilon]
+            for entry in paid[-1:]:
+                table = Fingerprint.of(records.public.values)
+                warn_of_joint_cost(entry, table, self.neighbouring, stacklevel=3)
 
     def _resolve_neighbouring(self) -> Neighbouring:
         if self.neighbouring is None:

@@ -16,12 +16,14 @@ from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.composition import describe_transcript
+from conddp.privacy.fingerprint import Fingerprint
 from conddp.privacy.guarantee import Guarantee
 from conddp.privacy.ledger import LedgerEntry, PrivacyLedger
 from conddp.privacy.locked import Locked
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
 from conddp.privacy.release import Curator
+from conddp.privacy.transcript import Transcript
 from conddp.training.loop import Callback
 
 __all__ = ["Task"]
@@ -66,6 +68,8 @@ class Task:
         Progress callback of the user.
     choice : str
         Sentence that explains why this algorithm was used, if the library chose it.
+    table : Fingerprint, optional
+        Fingerprint of the public columns, for a ledger that is kept in a file.
     """
 
     name: str
@@ -83,6 +87,7 @@ class Task:
     curator: Curator = field(repr=False)
     callback: Callback | None = None
     choice: str = ""
+    table: Fingerprint | None = None
 
     @property
     def num_records(self) -> int:
@@ -103,9 +108,21 @@ class Task:
         """Return a generator for random numbers other than privacy noise; an own one for every purpose."""
         return self.random_source.generator(purpose)
 
-    def spend(self, reason: str, settings: Mapping[str, Any]) -> Records:
-        """Record the cost of the fit, then return the private records. Can be called once."""
-        entry = LedgerEntry(self.name, self.cost, reason, dict(settings))
+    def spend(self, reason: str, settings: Mapping[str, Any], *, event: Transcript | None = None) -> Records:
+        """Record the cost of the fit, then return the private records. Can be called once.
+
+        Parameters
+        ----------
+        reason : str
+            One sentence that justifies the cost.
+        settings : mapping
+            Public settings of the fit.
+        event : Transcript, optional
+            Everything that the fit will release (:mod:`conddp.privacy.events`). The ledger composes it exactly with
+            other fits, and a fit that releases more is refused. If None, the cost adds by basic composition.
+        """
+        entry = LedgerEntry(self.name, self.cost, reason, dict(settings), event=event, table=self.table)
+        self.curator.limit(event)
         return self.locked_records.open(self.ledger.spend(entry, neighbouring=self.neighbouring))
 
     def note_free(self, what: str, reason: str) -> None:

@@ -102,6 +102,9 @@ class Tuned(Algorithm):
         for candidate in self.candidates:
             candidate.check(schema, head, neighbouring, loss)
 
+    def expect(self, budget: PrivacyBudget) -> None:
+        """Return None: the cost adds by basic composition."""
+
     def compute_price(self, budget: PrivacyBudget) -> TuningPrice:
         """Compute what a budget leaves for one run. Reads no data.
 

@@ -50,6 +50,9 @@ class WeightedLLP(Algorithm):
         positive(noisy_fraction=self.noisy_fraction, used_fraction=self.used_fraction, noise_scale=self.noise_scale)
         in_range(0.0, 1.0, noisy_fraction=self.noisy_fraction, used_fraction=self.used_fraction)
 
+    def expect(self, budget: PrivacyBudget) -> None:
+        """Return None: the cost adds by basic composition."""
+
     def run(self, task: Task) -> FitResult:
         """Sum labels in bags, then solve least squares on the bags.
 

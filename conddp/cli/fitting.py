@@ -58,6 +58,13 @@ def fit(
     ledger: Annotated[
         Path | None, typer.Option(help="Ledger file that this fit is charged to; see `conddp ledger`.")
     ] = None,
+    other_rows: Annotated[
+        bool,
+        typer.Option(
+            "--other-rows",
+            help="Charge the ledger although the table has other rows than earlier fits: the same people are in it.",
+        ),
+    ] = False,
     seed: Annotated[
         int | None, typer.Option(help="Random seed, for research only: anyone who knows it can remove the noise.")
     ] = None,
@@ -76,6 +83,7 @@ def fit(
             algorithm=algorithm,
             head=head,
             ledger=ledger,
+            other_rows=other_rows,
             seed=seed,
         )
     if as_json:

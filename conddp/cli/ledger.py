@@ -15,14 +15,17 @@ def init_ledger(
     path: Annotated[Path, typer.Argument(help="The file to write.", show_default=False)],
     epsilon: Annotated[float, typer.Option(help="Total epsilon that may be spent on these data.", show_default=False)],
     delta: Annotated[float, typer.Option(help="Total delta that may be spent on these data.", show_default=False)],
+    unit: Annotated[
+        str | None, typer.Option(help="Public column that marks the rows of one person; by default one record.")
+    ] = None,
 ) -> None:
     """Create a ledger with one budget for all fits on a data set."""
     from conddp.privacy.budget import PrivacyBudget
     from conddp.privacy.ledger import PrivacyLedger
 
     with usage_errors():
-        ledger = PrivacyLedger(PrivacyBudget(epsilon, delta), path=path)
-    print_plain(f"{path}: {ledger.remaining}")
+        ledger = PrivacyLedger(PrivacyBudget(epsilon, delta), path=path, unit=unit)
+    print_plain(f"{path}: {ledger.budget}")
 
 
 def show_ledger(
@@ -40,9 +43,12 @@ def show_ledger(
             {
                 "neighbouring": ledger.neighbouring.value,
                 "budget": asdict(ledger.budget),
+                "unit": ledger.unit,
                 "spent": asdict(ledger.spent),
+                "plain_sum": asdict(ledger.plain_sum),
                 "remaining": asdict(ledger.remaining),
-                "entries": [asdict(entry) for entry in ledger.entries],
+                "chain": {"whole": True, "entries_before": ledger.num_unchained},  # a broken one is not loaded
+                "entries": [entry.to_json() for entry in ledger.entries],
             }
         )
         return
@@ -57,6 +63,15 @@ def show_ledger(
             entry.reason,
         )
     print_plain(table)
-    print_plain(
-        f"\nspent {ledger.spent}; {ledger.remaining} remains of {ledger.budget}, relation {ledger.neighbouring}"
-    )
+    whom = "one record" if ledger.unit is None else f"all rows with the same '{ledger.unit}'"
+    before = f", from entry {ledger.num_unchained + 1} on; older ones have no digest" if ledger.num_unchained else ""
+    facts = make_table("", "")
+    for name, value in (
+        ("budget", f"{ledger.budget}, relation {ledger.neighbouring}, for {whom}"),
+        ("spent", f"{ledger.spent}, composed exactly"),
+        ("plain sum", f"{ledger.plain_sum}"),
+        ("remaining", f"{ledger.remaining}, as one more default fit"),
+        ("chain", f"whole{before}"),
+    ):
+        add_row(facts, name, value)
+    print_plain(facts)

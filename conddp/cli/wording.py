@@ -11,6 +11,7 @@ OPTIONS = (
     (r"\bnum_workers=(\d+)", r"--workers \1"),
     (r"\bfetch_dataset\('(\w+)'\)", r"`conddp data fetch \1`"),
     (r"\bfetch_dataset\(name\)", "`conddp data fetch NAME`"),
+    (r"\bPrivacyLedger\.load\(path, other_rows=True\)", "--other-rows"),
     (r"\bPrivacyLedger\.load\(path\)", "`conddp fit --ledger FILE`"),
 )
 

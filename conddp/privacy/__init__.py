@@ -12,12 +12,15 @@ from conddp.privacy.accounting import (
 )
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.composition import check_cost, compute_delta, describe_transcript
+from conddp.privacy.events import check_event, expect_event, make_gaussian_event, make_pure_event, make_run_event
+from conddp.privacy.fingerprint import Fingerprint
 from conddp.privacy.guarantee import Guarantee
 from conddp.privacy.ledger import LedgerEntry, PrivacyLedger, Receipt
 from conddp.privacy.locked import Locked
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
 from conddp.privacy.release import BoundedSum, Curator, bound_rounding, compute_response_epsilon
+from conddp.privacy.total import JointCost
 from conddp.privacy.transcript import (
     GaussianRelease,
     PureRelease,
@@ -31,9 +34,11 @@ from conddp.privacy.weighted_sums import calibrate_bag_size, compute_bag_delta, 
 __all__ = [
     "BoundedSum",
     "Curator",
+    "Fingerprint",
     "GaussianEvent",
     "GaussianRelease",
     "Guarantee",
+    "JointCost",
     "LedgerEntry",
     "Locked",
     "Neighbouring",
@@ -52,6 +57,7 @@ __all__ = [
     "calibrate_noise_multiplier",
     "check_cost",
     "check_delta",
+    "check_event",
     "compute_bag_delta",
     "compute_delta",
     "compute_epsilon",
@@ -61,4 +67,8 @@ __all__ = [
     "compute_sampled_delta",
     "count_noisy",
     "describe_transcript",
+    "expect_event",
+    "make_gaussian_event",
+    "make_pure_event",
+    "make_run_event",
 ]

@@ -34,6 +34,7 @@ __all__ = [
     "calibrate_gaussian_mu",
     "calibrate_noise_multiplier",
     "check_delta",
+    "compose_runs",
     "compute_epsilon",
     "compute_gaussian_delta",
     "compute_gaussian_epsilon",
@@ -271,16 +272,20 @@ def compute_sampled_delta(events: Iterable[GaussianEvent], epsilon: float, inter
     Privacy
         Reads no data. The result is an upper bound for every grid interval.
     """
-    return float(_compose(events, interval).get_delta(epsilon))
+    return float(compose_runs(events, interval).get_delta(epsilon))
 
 
 def _compute_epsilon_by_pld(event: GaussianEvent, delta: float, interval: float) -> float:
     """Upper bound on epsilon from a privacy loss distribution on a grid of the given interval."""
-    return float(_compose([event], interval).get_epsilon(delta))
+    return float(compose_runs([event], interval).get_epsilon(delta))
 
 
-def _compose(events: Iterable[GaussianEvent], interval: float) -> Any:
-    """Accountant that has composed the runs."""
+def compose_runs(events: Iterable[GaussianEvent], interval: float) -> Any:
+    """Return an accountant of dp-accounting that has composed the runs on a grid of this interval.
+
+    Privacy
+        Reads no data. The accountant bounds delta and epsilon from above for every grid interval.
+    """
     # Imported here because the import takes most of a second and full-batch runs never need it.
     from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
     from dp_accounting.pld import PLDAccountant

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 __all__ = ["PrivacyBudget"]
 
 _ROUNDING = 1e-9  # relative tolerance, so that a cost of 0.1 + 0.2 fits into a budget of 0.3
+_LARGEST_DELTA = math.nextafter(1.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class PrivacyBudget:
             raise ValueError(f"delta must be below 1, got {self!r}.")
 
     def __add__(self, other: "PrivacyBudget") -> "PrivacyBudget":
-        return PrivacyBudget(self.epsilon + other.epsilon, self.delta + other.delta)
+        return PrivacyBudget(self.epsilon + other.epsilon, min(self.delta + other.delta, _LARGEST_DELTA))
 
     def covers(self, cost: "PrivacyBudget") -> bool:
         """Return whether a cost fits into this budget."""

@@ -1,48 +1,28 @@
 """Append-only record of the budget spent, written to disk before private data are read."""
 
-import json
 import math
 import os
+import secrets
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from conddp.errors import BudgetExceeded, LedgerError, PrivacyError
 from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.chain import create_file
+from conddp.privacy.composition import compute_delta
+from conddp.privacy.entry import LedgerEntry
+from conddp.privacy.fingerprint import Fingerprint
+from conddp.privacy.ledger_file import Header, LedgerFile
 from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.total import JointCost
+from conddp.privacy.transcript import Transcript
 
 __all__ = ["LedgerEntry", "PrivacyLedger", "Receipt"]
 
-FORMAT_VERSION = 1
-
-
-@dataclass(frozen=True)
-class LedgerEntry:
-    """One use of the data: the computation, its cost, and the reason for that cost.
-
-    Parameters
-    ----------
-    what : str
-        Name of the algorithm or computation.
-    cost : PrivacyBudget
-        Privacy cost; zero if the computation reads public data only.
-    reason : str
-        One sentence that justifies the cost.
-    details : mapping
-        Public settings of the mechanism.
-    time : str
-        Time of the entry, in UTC.
-    """
-
-    what: str
-    cost: PrivacyBudget
-    reason: str = ""
-    details: Mapping[str, Any] = field(default_factory=dict)
-    time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+_ROUNDING = 1e-9
+_SAME = 1e-3  # an exact total that is lower than the plain sum by less than this is reported as the plain sum
 
 
 class PrivacyLedger:
@@ -50,7 +30,9 @@ class PrivacyLedger:
 
     Privacy
         :meth:`spend` writes and flushes its entry before it returns, and private data may be read only after that. A
-        crash can therefore only over-count. Costs add up by basic composition, regardless of the algorithms.
+        crash can therefore only over-count. The entries are composed exactly where their mechanisms are known
+        (:mod:`conddp.privacy.total`), and a fit is accepted if the total stays within the budget. Every line of a file
+        carries a digest of all lines before it, so that accidental or careless changes are noticed.
 
     Parameters
     ----------
@@ -60,13 +42,25 @@ class PrivacyLedger:
         Neighbouring relation under which the budget is stated. Fits under another relation are refused.
     path : path, optional
         File in which to keep the ledger. It must not exist yet; use :meth:`load` to open an existing ledger.
+    unit : str, optional
+        Whom the budget protects: None for one record; otherwise the public column whose equal values mark the rows of
+        one person. Fits for another unit are refused.
+
+    Attributes
+    ----------
+    other_rows : bool
+        Whether fits on other rows than those of earlier entries are accepted; see :meth:`load`.
+    is_copy : bool
+        Whether this is the copy that was saved with a model, on which nothing can be spent.
 
     Examples
     --------
-    >>> ledger = PrivacyLedger(PrivacyBudget(1.0, 1e-6))
-    >>> receipt = ledger.spend(LedgerEntry("a fit", PrivacyBudget(0.4, 5e-7)))
-    >>> print(ledger.remaining)
-    epsilon=0.6 at delta=5e-07
+    >>> from conddp.privacy.events import expect_event
+    >>> ledger, cost = PrivacyLedger(PrivacyBudget(2.0, 1e-6)), PrivacyBudget(1.0, 1e-6)
+    >>> for _ in range(3):
+    ...     receipt = ledger.spend(LedgerEntry("a fit", cost, event=expect_event(cost)))
+    >>> print(f"{ledger.spent.epsilon:.2f} of {ledger.budget.epsilon:g}; one more fit: {ledger.remaining.epsilon:.2f}")
+    1.81 of 2; one more fit: 0.76
     """
 
     def __init__(
@@ -75,52 +69,65 @@ class PrivacyLedger:
         *,
         neighbouring: Neighbouring = Neighbouring.REPLACE,
         path: str | Path | None = None,
+        unit: str | None = None,
     ) -> None:
+        self._start(path)
         self.budget = budget
         self.neighbouring = neighbouring
+        self.unit = unit
+        self._identity = secrets.token_hex(16)
+        if self._file is not None:
+            self._file.create(self._header())
+
+    def _start(self, path: str | Path | None) -> None:
+        """Set everything that does not depend on the header."""
         self.path = None if path is None else Path(path).resolve()
         self.is_copy = False
+        self.other_rows = False
+        self._file = None if self.path is None else LedgerFile(self.path)
         self._entries: list[LedgerEntry] = []
         self._receipts: list[Receipt] = []
         self._owner: int | None = os.getpid()
         self._lock = threading.RLock()
-        if self.path is not None:
-            try:
-                with self.path.open("x", encoding="utf-8") as file:
-                    _append(file, self._header())
-            except FileExistsError:
-                raise LedgerError(
-                    f"the ledger '{self.path}' exists already. Open it with PrivacyLedger.load(path)."
-                ) from None
-            except OSError as error:
-                raise LedgerError(f"the ledger '{self.path}' cannot be written: {error.strerror}.") from None
 
     @classmethod
-    def load(cls, path: str | Path) -> "PrivacyLedger":
-        """Open an existing ledger file."""
+    def load(cls, path: str | Path, *, other_rows: bool = False) -> "PrivacyLedger":
+        """Open an existing ledger file.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        other_rows : bool
+            Whether to accept a fit on a table with other public columns or another number of records than those of
+            earlier entries. Say so only if the same people are in it: one budget then covers all of these rows.
+
+        Raises
+        ------
+        LedgerError
+            If the file cannot be read, was changed, or has lost entries.
+        """
         ledger = cls.__new__(cls)
-        ledger.path = Path(path).resolve()
-        ledger._owner = os.getpid()
-        ledger._lock = threading.RLock()
-        ledger.is_copy = False
-        ledger._entries = []
-        ledger._receipts = []
+        ledger._start(path)
+        ledger.other_rows = other_rows
         ledger._read()
         return ledger
 
     def write_copy(self, path: str | Path) -> None:
         """Write a read-only copy to a file. The copy cannot be spent from, since two ledgers would count separately."""
-        with Path(path).open("x", encoding="utf-8") as file:
-            _append(file, {**self._header(), "copy": True})
-            for entry in self._entries:
-                _append(file, asdict(entry))
+        header = replace(self._header(), is_copy=True)
+        create_file(Path(path), [header.to_json(), *(entry.to_json() for entry in self._entries)])
 
-    def _header(self) -> dict[str, Any]:
-        return {
-            "conddp_ledger": FORMAT_VERSION,
-            "budget": asdict(self.budget),
-            "neighbouring": self.neighbouring.value,
-        }
+    def _header(self) -> Header:
+        return Header(self.budget, self.neighbouring, self.unit, self._identity)
+
+    def _read(self) -> None:
+        """Read the budget and the entries from the file."""
+        if self._file is None:
+            return
+        header, self._entries = self._file.read()
+        self.budget, self.neighbouring, self.unit = header.budget, header.neighbouring, header.unit
+        self._identity, self.is_copy = header.identity, header.is_copy
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
@@ -128,52 +135,144 @@ class PrivacyLedger:
         return tuple(self._entries)
 
     @property
-    def spent(self) -> PrivacyBudget:
-        """Sum of all costs."""
+    def num_unchained(self) -> int:
+        """Number of entries from before the hash chain, written by versions that had none; 0 for new ledgers."""
+        return 0 if self._file is None else self._file.num_unchained
+
+    @property
+    def joint(self) -> JointCost:
+        """All entries in the form in which they compose."""
+        return JointCost.of(((entry.cost, entry.event) for entry in self._entries), self.neighbouring)
+
+    @property
+    def plain_sum(self) -> PrivacyBudget:
+        """Sum of all costs, by basic composition: an upper bound that needs no knowledge of the mechanisms."""
         return sum((entry.cost for entry in self._entries), PrivacyBudget(0.0, 0.0))
 
     @property
-    def remaining(self) -> PrivacyBudget:
-        """Budget that is left to spend."""
-        return self.budget.minus(self.spent)
+    def spent(self) -> PrivacyBudget:
+        """What all entries cost together, at the delta of the ledger's budget.
 
-    def check(self, what: str, cost: PrivacyBudget, neighbouring: Neighbouring) -> None:
-        """Raise if the budget does not cover a cost. Records nothing.
+        This is the exact composition of all entries whose mechanism is known, to which the costs of the others are
+        added. If that does not save at least 0.1 %, the plain sum is returned, whose delta may be lower.
+        """
+        joint, plain = self.joint, self.plain_sum
+        exact = joint.epsilon(self.budget.delta)
+        if plain.epsilon <= exact * (1 + _SAME) and (self.budget.covers(plain) or math.isinf(exact)):
+            return plain
+        if math.isinf(exact):
+            return plain
+        return PrivacyBudget(exact, self.budget.delta)
+
+    @property
+    def remaining(self) -> PrivacyBudget:
+        """What one more fit could still have: the largest epsilon of a Gaussian fit at the delta of the ledger.
+
+        Full-batch fits, the default, are Gaussian. A fit with this epsilon and this delta is accepted; a fit with a
+        lower delta is accepted up to a somewhat larger epsilon. Epsilon is 0 if nothing is left. For a budget with
+        delta = 0 it is the largest epsilon of one more pure fit.
+        """
+        return self.joint.find_rest(self.budget)
+
+    def check(
+        self,
+        what: str,
+        cost: PrivacyBudget,
+        neighbouring: Neighbouring,
+        *,
+        event: Transcript | None = None,
+        table: Fingerprint | None = None,
+        unit: str | None = None,
+    ) -> None:
+        """Raise if the budget does not cover a fit. Records nothing.
+
+        Parameters
+        ----------
+        what : str
+            Name of the fit, for the message.
+        cost : PrivacyBudget
+            Its cost.
+        neighbouring : Neighbouring
+            Neighbouring relation under which the cost is stated.
+        event : Transcript, optional
+            What the cost is for; if None, the cost adds by basic composition.
+        table : Fingerprint, optional
+            Fingerprint of the public columns. A ledger file belongs to one table.
+        unit : str, optional
+            The unit that the fit protects, None for one record.
 
         Raises
         ------
         BudgetExceeded
-            If the cost exceeds the remaining budget.
+            If the total would exceed the budget.
         PrivacyError
-            If the neighbouring relation differs from that of the ledger.
+            If the neighbouring relation or the unit differs from that of the ledger.
+        LedgerError
+            If the file is damaged or belongs to another table.
         """
+        with self._lock:
+            self._read()
+            self._check_relation(what, neighbouring, unit)
+            if self.is_copy:
+                raise LedgerError(
+                    f"'{self.path}' is the copy of a ledger that was saved with a model, and nothing can be spent on "
+                    "it. Use the original ledger."
+                )
+            if not cost.epsilon and not cost.delta:
+                return
+            self._check_table(what, table)
+            if math.isinf(cost.epsilon) and not math.isinf(self.budget.epsilon):
+                raise BudgetExceeded(f"{what} is not private at all, and no finite budget covers it.")
+            together = self.joint.add(cost, event)
+            if not together.is_covered_by(self.budget):
+                total = PrivacyBudget(together.epsilon(self.budget.delta), self.budget.delta)
+                joined = "" if math.isinf(total.epsilon) or not self._entries else f" In all it would be {total}."
+                raise BudgetExceeded(
+                    f"{what} needs {cost}, but {self.remaining} remains of {self.budget}, as one more default fit."
+                    f"{joined} Lower epsilon, or open a new ledger if this is a different data set."
+                )
+
+    def _check_relation(self, what: str, neighbouring: Neighbouring, unit: str | None) -> None:
         if neighbouring is not self.neighbouring:
             raise PrivacyError(
                 f"the ledger's budget is stated under neighbouring='{self.neighbouring}', but {what} was requested "
                 f"under '{neighbouring}'. Costs under different relations do not add up: use one ledger for each."
             )
-        with self._lock:
-            if self.path is not None:
-                self._read()
-            spent = self.spent
-        if self.is_copy:
-            raise LedgerError(
-                f"'{self.path}' is the copy of a ledger that was saved with a model, and nothing can be spent on it. "
-                "Use the original ledger."
-            )
-        if math.isinf(cost.epsilon) and not math.isinf(self.budget.epsilon):
-            raise BudgetExceeded(f"{what} is not private at all, and no finite budget covers it.")
-        if not self.budget.covers(spent + cost):
-            raise BudgetExceeded(
-                f"{what} needs {cost}, but {self.remaining} remains of {self.budget}. "
-                "Lower epsilon, or open a new ledger if this is a different data set."
+        if unit != self.unit:
+            names = ["one record" if each is None else f"all rows with the same '{each}'" for each in (self.unit, unit)]
+            raise PrivacyError(
+                f"the ledger's budget protects {names[0]}, but {what} was requested for {names[1]}. Costs for "
+                "different units do not add up: use one ledger for each."
             )
 
-    def spend(self, entry: LedgerEntry, *, neighbouring: Neighbouring | None = None) -> "Receipt":
-        """Record an entry and return its receipt. Raise if the budget does not cover the cost.
+    def _check_table(self, what: str, table: Fingerprint | None) -> None:
+        known = [entry.table for entry in self._entries if entry.table is not None]
+        if self.path is None or self.other_rows or table is None or not known:
+            return
+        if not any(table.matches(each) for each in known):
+            raise LedgerError(
+                f"the ledger '{self.path}' belongs to another table: {what} was requested for {table.num_records} "
+                f"records, and earlier fits had {known[-1].num_records} and none of these public columns. Open a new "
+                "ledger for a different data set. If the same people are in it, for example as more rows or a part of "
+                "the rows, say so with PrivacyLedger.load(path, other_rows=True)."
+            )
+
+    def spend(
+        self, entry: LedgerEntry, *, neighbouring: Neighbouring | None = None, unit: str | None = None
+    ) -> "Receipt":
+        """Record an entry and return its receipt. Raise if the budget does not cover it.
 
         If the ledger has a file, the entry is written to disk first. The receipt unlocks private data whose price the
         entry covers.
+
+        Parameters
+        ----------
+        entry : LedgerEntry
+            The entry. Its event, if it has one, must cost at most what the entry says.
+        neighbouring : Neighbouring, optional
+            Neighbouring relation of the cost; that of the ledger if None.
+        unit : str, optional
+            The unit that the fit protects, None for one record.
         """
         if self.path is None and self._owner != os.getpid():
             raise LedgerError(
@@ -181,13 +280,18 @@ class PrivacyLedger:
                 "on the copy. Keep the ledger in a file (path=...) to share it between processes."
             )
         relation = self.neighbouring if neighbouring is None else neighbouring
+        _check_statement(entry, relation)
+
+        def check() -> None:
+            self.check(entry.what, entry.cost, relation, event=entry.event, table=entry.table, unit=unit)
+
         with self._lock:
-            if self.path is None:
-                self.check(entry.what, entry.cost, relation)
+            if self._file is None:
+                check()
             else:
-                with _locked(self.path) as file:
-                    self.check(entry.what, entry.cost, relation)
-                    _append(file, asdict(entry))
+                with self._file.lock() as file:
+                    check()
+                    self._file.append(file, entry)
             self._entries.append(entry)
             receipt = Receipt(entry, self)
             self._receipts.append(receipt)
@@ -199,46 +303,6 @@ class PrivacyLedger:
             held = [each for each in self._receipts if each is receipt]
             self._receipts = [each for each in self._receipts if each is not receipt]
         return bool(held)
-
-    def _read(self) -> None:
-        """Read the budget and the entries from the file."""
-        assert self.path is not None
-        try:
-            text = self.path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise LedgerError(f"the ledger '{self.path}' cannot be read: {error.strerror}.") from None
-        except UnicodeDecodeError:
-            raise LedgerError(f"'{self.path}' is not a ledger: it is not a text file.") from None
-        entries: list[LedgerEntry] = []
-        number = 0
-        try:
-            for number, line in enumerate(text.splitlines(), start=1):
-                content = json.loads(line)
-                if number == 1:
-                    version = content["conddp_ledger"]
-                    if version > FORMAT_VERSION:
-                        raise LedgerError(
-                            f"the ledger '{self.path}' has format {version}, newer than the latest format that this "
-                            f"version can read ({FORMAT_VERSION}). Install a newer conddp."
-                        )
-                    self.is_copy = bool(content.get("copy", False))
-                    self.budget = PrivacyBudget(**content["budget"])
-                    self.neighbouring = Neighbouring(content["neighbouring"])
-                else:
-                    content["cost"] = PrivacyBudget(**content["cost"])
-                    entries.append(LedgerEntry(**content))
-        except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError) as error:
-            if isinstance(error, LedgerError):
-                raise
-            raise LedgerError(
-                f"line {number} of the ledger '{self.path}' is damaged. Nothing can be spent on a damaged ledger. "
-                "Restore the file, or remove the line if it is an incomplete last line."
-            ) from None
-        if number == 0 or not text.endswith("\n"):
-            raise LedgerError(f"the ledger '{self.path}' is empty or its last line is incomplete. Restore the file.")
-        if len(entries) < len(self._entries):
-            raise LedgerError(f"the ledger '{self.path}' has lost entries since it was opened. Restore the file.")
-        self._entries = entries
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "PrivacyLedger":
         return self  # clones of an estimator must keep spending from the same budget
@@ -273,25 +337,14 @@ class Receipt:
     ledger: PrivacyLedger
 
 
-def _append(file: IO[str], content: Mapping[str, Any]) -> None:
-    """Write one line and force it to disk."""
-    file.write(json.dumps(content) + "\n")
-    file.flush()
-    os.fsync(file.fileno())
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[IO[str]]:
-    """Open the file for appending and lock it against other processes, where the operating system supports it."""
-    try:
-        file = path.open("a", encoding="utf-8")
-    except OSError as error:
-        raise LedgerError(f"the ledger '{path}' cannot be written: {error.strerror}.") from None
-    with file:
-        try:
-            import fcntl
-        except ImportError:  # not on Windows
-            yield file
-            return
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield file
+def _check_statement(entry: LedgerEntry, neighbouring: Neighbouring) -> None:
+    """Raise unless the event of an entry costs at most what the entry says; the total relies on both."""
+    cost, event = entry.cost, entry.event
+    if event is None or math.isinf(cost.epsilon):
+        return
+    delta = compute_delta(event, cost.epsilon, neighbouring, at_most=cost.delta) if len(event) else 1.0
+    if not delta <= cost.delta * (1 + _ROUNDING):
+        raise PrivacyError(
+            f"the event of the entry '{entry.what}' must cost at most its stated cost of {cost}, but it is empty or "
+            "costs more. Nothing was recorded. State what will be released, and a cost that covers it."
+        )

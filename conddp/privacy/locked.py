@@ -4,7 +4,7 @@ from typing import Generic, NoReturn, TypeVar
 
 from conddp.errors import PrivacyError
 from conddp.privacy.budget import PrivacyBudget
-from conddp.privacy.ledger import PrivacyLedger, Receipt
+from conddp.privacy.ledger import LedgerEntry, PrivacyLedger, Receipt
 
 __all__ = ["Locked"]
 
@@ -32,6 +32,7 @@ class Locked(Generic[ContentT]):
         self.__content: ContentT | None = content
         self.__ledger = ledger
         self.price = price
+        self.paid: LedgerEntry | None = None  # the entry that opened the lock
 
     def open(self, receipt: Receipt) -> ContentT:
         """Return the content.
@@ -48,6 +49,7 @@ class Locked(Generic[ContentT]):
         content, self.__content = self.__content, None
         if content is None:
             raise PrivacyError("private records can be opened only once per fit.")
+        self.paid = receipt.entry
         return content
 
     def __repr__(self) -> str:

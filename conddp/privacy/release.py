@@ -111,6 +111,7 @@ class Curator:
         self._enlarged = 1 + bound_rounding(num_records)
         self._allows_float32 = float32_without_guarantee
         self._budget = budget
+        self._event: Transcript | None = None
         self._pure, self._mu_squared = 0.0, 0.0  # spent so far
         self._releases: list[Release] = []
         self._counts: list[int] = []
@@ -123,6 +124,10 @@ class Curator:
         for release, count in zip(self._releases, self._counts, strict=True):
             transcript = transcript.add(replace(release, count=count))
         return transcript
+
+    def limit(self, event: Transcript | None) -> None:
+        """Refuse from now on what goes beyond the event that was recorded; None sets no limit but the budget."""
+        self._event = event
 
     def release_gaussian(self, bounded: BoundedSum, *, noise_std: Any, sampling_probability: float = 1.0) -> Array:
         r"""Release a sum with Gaussian noise in every coordinate.
@@ -304,6 +309,9 @@ class Curator:
         if covered and mu_squared:
             covered = left > 0 and budget.delta > 0
             covered = covered and mu_squared <= _calibrate(left, budget.delta) ** 2 * (1 + _ROUNDING)
+        if self._event is not None:
+            covered = covered and pure <= self._event.pure_epsilon * (1 + _ROUNDING)
+            covered = covered and mu_squared <= self._event.mu**2 * (1 + _ROUNDING)
         if not covered:
             raise PrivacyError(
                 f"releasing {release.what} would cost more than the recorded {budget}. Nothing is released."

@@ -84,7 +84,7 @@ class PureRelease(Release):
     Parameters
     ----------
     mechanism : str
-        "laplace", "staircase", "geometric" or "randomized response".
+        "laplace", "staircase", "geometric" or "randomized response"; "any" where only epsilon is stated.
     sensitivity : float
         L1 sensitivity of the released quantity.
     noise_scale : float
@@ -197,6 +197,23 @@ class Transcript:
         if last is not None and replace(last, count=release.count) == release:
             return Transcript((*before, replace(last, count=last.count + release.count)))
         return Transcript((*self.releases, release))
+
+    @property
+    def mu(self) -> float:
+        """Joint sensitivity of the full-batch Gaussian releases, in standard deviations; 0 if there are none."""
+        gaussian = [each for each in self.releases if isinstance(each, GaussianRelease)]
+        return math.sqrt(sum(each.mu**2 for each in gaussian if each.sampling_probability == 1.0))
+
+    @property
+    def pure_epsilon(self) -> float:
+        """Sum of the epsilons of the pure releases."""
+        return sum(each.epsilon for each in self.releases if isinstance(each, PureRelease))
+
+    @property
+    def sampled(self) -> tuple[GaussianRelease, ...]:
+        """Gaussian releases on Poisson samples."""
+        gaussian = (each for each in self.releases if isinstance(each, GaussianRelease))
+        return tuple(each for each in gaussian if each.sampling_probability < 1.0)
 
     def __len__(self) -> int:
         return sum(release.count for release in self.releases)

@@ -222,8 +222,9 @@ def _describe_ledger(ledger: PrivacyLedger) -> Section:
             Facts(
                 (
                     ("budget", str(ledger.budget)),
-                    ("spent", str(ledger.spent)),
-                    ("remaining at that time", str(ledger.remaining)),
+                    ("spent, composed exactly", str(ledger.spent)),
+                    ("plain sum of the costs", str(ledger.plain_sum)),
+                    ("remaining at that time, as one more default fit", str(ledger.remaining)),
                     ("relation", ledger.neighbouring.value),
                 )
             ),

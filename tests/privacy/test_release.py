@@ -23,13 +23,21 @@ from conddp.errors import BudgetExceeded, CondDPError, PrivacyError, SchemaError
 from conddp.features import WhitenedRows
 from conddp.models.result import FitResult
 from conddp.newton import release_moments
-from conddp.privacy.accounting import calibrate_gaussian_mu, calibrate_noise_multiplier
+from conddp.privacy.accounting import GaussianEvent, calibrate_gaussian_mu, calibrate_noise_multiplier
 from conddp.privacy.composition import compute_delta
+from conddp.privacy.events import check_event, make_gaussian_event, make_pure_event, make_run_event
 from conddp.privacy.ledger import LedgerEntry, Receipt
 from conddp.privacy.locked import Locked
 from conddp.privacy.randomness import RandomSource
 from conddp.privacy.release import BoundedSum, Curator
-from conddp.privacy.transcript import GaussianRelease, UnprotectedRelease
+from conddp.privacy.transcript import (
+    GaussianRelease,
+    PureRelease,
+    Release,
+    Transcript,
+    UnprotectedRelease,
+    WeightedSumRelease,
+)
 from conddp.training.sampling import PoissonSampler
 from tests.privacy.replay import Recorder
 
@@ -103,7 +111,16 @@ class Careless(Algorithm):
             task.locked_records.open(task.ledger.spend(entry))
         if self.defect == "opens with a foreign ledger":
             task.locked_records.open(PrivacyLedger(task.cost).spend(LedgerEntry("me", task.cost)))
-        records = task.spend("a sum", {})
+        event = None
+        if self.defect.startswith("states"):
+            event = {
+                "states less Gaussian noise than it uses": make_gaussian_event(calibrate_gaussian_mu(0.9, 1e-6)),
+                "states a pure event": make_pure_event(1.0),
+                "states a sampled run": make_run_event(GaussianEvent(20.0, 10, 0.1)),
+                "states nothing": Transcript(),
+                "states more than it pays for": make_gaussian_event(calibrate_gaussian_mu(1.1, 1e-6)),
+            }[self.defect]
+        records = task.spend("a sum", {}, event=event)
         if self.defect == "opens with an old entry":
             task.locked_records.open(Receipt(task.ledger.entries[-1], task.ledger))
         noise_std = 8.0 / calibrate_gaussian_mu(1.0, 1e-6)
@@ -126,6 +143,8 @@ class Careless(Algorithm):
             task.spend("again", {})
         if self.defect == "too little noise":
             task.curator.release_gaussian(BoundedSum(total, 8.0, "a sum"), noise_std=8.0)
+        if self.defect.startswith("states"):
+            task.curator.release_gaussian(BoundedSum(total, 8.0, "a sum"), noise_std=noise_std)
         if self.defect == "one release too many":
             for _ in range(2):
                 task.curator.release_gaussian(BoundedSum(total, 8.0, "a sum"), noise_std=noise_std)
@@ -149,6 +168,11 @@ class Careless(Algorithm):
         "spends twice": "remains of",
         "too little noise": "would cost more than the recorded",
         "one release too many": "would cost more than the recorded",
+        "states less Gaussian noise than it uses": "would cost more than the recorded",
+        "states a pure event": "would cost more than the recorded",
+        "states a sampled run": "would cost more than the recorded",
+        "states nothing": "it is empty or costs more",
+        "states more than it pays for": "it is empty or costs more",
         "an array of sensitivities": "one sensitivity",
         "no noise": "positive, finite",
         "releases nothing through the curator": "nothing was released through the curator",
@@ -158,6 +182,60 @@ def test_a_careless_recipe_fails_instead_of_leaking(defect: str, message: str) -
     pure = PrivacyBudget(1.0, 0.0 if "delta = 0" in defect else 1e-6)
     with pytest.raises(PrivacyError, match=message):
         Careless(defect).fit(make_data(), pure, ledger=PrivacyLedger(pure))
+
+
+@pytest.mark.parametrize(
+    ("event", "made"),
+    [
+        (make_gaussian_event(0.5), [GaussianRelease("a", 1, 0.51, 1.0)]),
+        (make_gaussian_event(0.5), [GaussianRelease("a", 2, 0.36, 1.0)]),
+        (make_gaussian_event(5.0), [PureRelease("a", 1, "laplace", 0.1, 1.0)]),
+        (make_pure_event(1.0), [PureRelease("a", 3, "laplace", 0.34, 1.0)]),
+        (make_pure_event(9.0), [GaussianRelease("a", 1, 0.01, 1.0)]),
+        (make_run_event(GaussianEvent(2.0, 10, 0.1)), [GaussianRelease("a", 11, 1.0, 1.0, 0.1)]),
+        (make_run_event(GaussianEvent(2.0, 10, 0.1)), [GaussianRelease("a", 10, 1.0, 1.0, 0.11)]),
+        (make_run_event(GaussianEvent(2.0, 10, 0.1)), [GaussianRelease("a", 10, 1.0, 0.99, 0.1)]),
+        (make_run_event(GaussianEvent(2.0, 10, 0.1)), [GaussianRelease("a", 1, 1.0, 1.0)]),
+        (make_gaussian_event(9.0), [UnprotectedRelease("a")]),
+        (make_gaussian_event(9.0), [WeightedSumRelease("a", 1, 50, 25, 1.0, 0.5, 0.6)]),
+    ],
+)
+def test_releases_beyond_the_recorded_event_are_refused(event: Transcript, made: list[Release]) -> None:
+    with pytest.raises(PrivacyError, match="more than the event"):
+        check_event(Transcript(tuple(made)), event)
+    check_event(Transcript(tuple(made)), None)  # then only (epsilon, delta) counts
+
+
+def test_releases_within_the_recorded_event_pass() -> None:
+    check_event(Transcript((GaussianRelease("a", 4, 0.25, 1.0),)), make_gaussian_event(0.5))
+    check_event(Transcript((PureRelease("a", 4, "laplace", 0.25, 1.0),)), make_pure_event(0.25, 0.75))
+    run = make_run_event(GaussianEvent(2.0, 10, 0.1))
+    steps = (GaussianRelease("a", 4, 1.0, 1.0, 0.1), GaussianRelease("a", 6, 1.0, 2.0, 0.05))
+    check_event(Transcript(steps), run)
+    with pytest.raises(PrivacyError):
+        check_event(Transcript((*steps, GaussianRelease("a", 1, 1.0, 9.0, 0.05))), run)
+    check_event(Transcript((UnprotectedRelease("a"),)), Transcript((UnprotectedRelease("a"),)))
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name != "weighted-llp"])
+def test_every_algorithm_states_an_event_that_its_releases_fill(name: str) -> None:
+    algorithm, budget = ALGORITHMS[name], PrivacyBudget(4.0, 1e-4)
+    result = algorithm.fit(make_data(), budget)
+    event = result.ledger.entries[-1].event
+    assert event is not None
+    assert result.transcript.mu == pytest.approx(event.mu, rel=1e-6)
+    assert result.transcript.pure_epsilon == pytest.approx(event.pure_epsilon, rel=1e-6)
+    assert name == "non-private" or event.mu or event.pure_epsilon
+
+
+def test_a_sampled_run_states_its_steps() -> None:
+    result = CondDP(num_steps=7, batch_size=40).fit(make_data(), PrivacyBudget(1.0, 1e-5))
+    (step,) = result.transcript.sampled
+    assert (stated := result.ledger.entries[-1].event) is not None
+    assert (stated.sampled[0].count, stated.sampled[0].sampling_probability) == (7, 40 / 120)
+    assert stated.sampled[0].sensitivity / stated.sampled[0].noise_std == pytest.approx(
+        step.sensitivity / step.noise_std, rel=1e-6
+    )
 
 
 def test_columns_of_the_same_name_are_refused() -> None:
@@ -235,7 +313,7 @@ def test_a_crash_in_training_over_counts(monkeypatch: pytest.MonkeyPatch) -> Non
     data = Records(PublicFeatures(np.eye(3)), None, Labels(np.ones(3), Bounds(0, 2)))
     with pytest.raises(RuntimeError):
         CondDP(num_steps=2).fit(data, PrivacyBudget(0.5, 1e-6), ledger=ledger)
-    assert ledger.spent.epsilon == 0.5
+    assert ledger.plain_sum.epsilon == 0.5
 
 
 class Untouchable:
