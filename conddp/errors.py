@@ -8,6 +8,7 @@
     │   ├── BudgetExceeded      (ValueError)  the cost exceeds the remaining budget of the ledger
     │   ├── PrivateDataLeak     (TypeError)   private data were passed where only public data are allowed
     │   └── NotCalibrated       (ValueError)  no noise multiplier can give the requested guarantee
+    ├── CheckpointError         (ValueError)  a checkpoint is damaged, or belongs to another fit
     ├── LedgerError             (ValueError)  the ledger file is damaged, changed, read-only, or of another table
     ├── saving.ModelFileError   (ValueError)  a saved model is damaged, from a newer version, or exists already
     ├── datasets.DatasetNotFound (FileNotFoundError), datasets.DatasetDamaged (ValueError)
@@ -26,6 +27,7 @@ from importlib.util import find_spec
 
 __all__ = [
     "BudgetExceeded",
+    "CheckpointError",
     "CondDPError",
     "LedgerError",
     "MissingExtra",
@@ -74,6 +76,10 @@ def require_package(package: str, *, extra: str, purpose: str) -> None:
     """Raise unless a package is installed. Call this before long computations."""
     if find_spec(package) is None:
         raise MissingExtra(f"{purpose} needs {package}, which comes with the extra conddp[{extra}].")
+
+
+class CheckpointError(CondDPError, ValueError):
+    """A checkpoint cannot be read or written, or belongs to another fit."""
 
 
 class LedgerError(CondDPError, ValueError):

@@ -1,8 +1,9 @@
 """Base class of all algorithms, with the checks that run before a fit."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from conddp.heads.linear import Linear
 from conddp.losses import Loss, Squared
 from conddp.models.result import FitResult
 from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.checkpoint import Checkpoint
 from conddp.privacy.composition import check_cost
 from conddp.privacy.events import check_event, expect_event
 from conddp.privacy.fingerprint import Fingerprint
@@ -88,6 +90,8 @@ class Algorithm(ABC):
         random_source: RandomSource | None = None,
         ledger: PrivacyLedger | None = None,
         callback: Callback | None = None,
+        checkpoint: str | Path | None = None,
+        deliver: Callable[[FitResult], object] | None = None,
     ) -> FitResult:
         """Train a model on the records and record its privacy cost.
 
@@ -116,15 +120,28 @@ class Algorithm(ABC):
             Ledger that records the cost; a new one with a budget of exactly this cost if None.
         callback : callable, optional
             Called after every noisy step with :class:`~conddp.training.loop.Progress`. Return True to stop the run.
+        checkpoint : path, optional
+            File that keeps what is released while the fit runs. If the fit is killed, call it again with the same
+            arguments: it goes on where it was, at no further cost. The file is deleted at the end.
+        deliver : callable, optional
+            Called with the result before the checkpoint is deleted, for example to save the model.
         """
         name, cost, head, loss = type(self).__name__, self.cost(budget), head or Linear(), loss or Squared()
         schema = records.schema
         self.check(schema, head, neighbouring, loss)
         ledger = ledger or PrivacyLedger(cost, neighbouring=neighbouring)
         table = None if ledger.path is None else Fingerprint.of(records.public.values)
-        ledger.check(name, cost, neighbouring, event=self.expect(budget), table=table)
         identity = self._describe(budget, head, loss, neighbouring, fit_intercept)
-        source = (random_source or RandomSource.of(None)).bind(chain(identity, _list_contents(records)))
+        source = (random_source or RandomSource.of(None)).bind(
+            chain(identity, _list_public(records), _list_private(records))
+        )
+        saved = None
+        if checkpoint is not None:
+            plan = chain(identity, _list_public(records), [b"seeded" if source.seeded else b""])
+            saved = Checkpoint(checkpoint, plan=plan, private=_list_private(records), always=callback is not None)
+        if saved is None or not saved.generation:
+            ledger.check(name, cost, neighbouring, event=self.expect(budget), table=table)
+        noise = "noise" if saved is None or not saved.generation else f"noise, resumed {saved.generation} times"
         task = Task(
             name,
             records.public,
@@ -138,9 +155,10 @@ class Algorithm(ABC):
             source,
             ledger,
             Locked(records, price=cost, ledger=ledger),
-            Curator(source.generator("noise"), num_records=records.num_records, budget=cost),
+            Curator(source.generator(noise), num_records=records.num_records, budget=cost, checkpoint=saved),
             callback,
             table=table,
+            checkpoint=saved,
         )
         result = self.run(task)
         # Checked here and not by the recipe, which might finish another task or release something afterwards.
@@ -149,6 +167,11 @@ class Algorithm(ABC):
         check_event(task.curator.transcript, None if paid is None else paid.event)
         if result.transcript != task.curator.transcript or result.guarantee.budget != cost:
             raise PrivacyError(f"{name} returned a result that does not belong to its own releases and cost.")
+        if deliver is not None:
+            deliver(result)
+        if saved is not None:
+            ledger.note_end(saved.fit_id)
+            saved.remove()
         return result
 
     def _describe(self, budget: PrivacyBudget, head: Head, loss: Loss, *settings: object) -> list[bytes]:
@@ -158,13 +181,17 @@ class Algorithm(ABC):
         return [repr(each).encode() for each in parts if type(each).__repr__ is not object.__repr__]
 
 
-def _list_contents(records: Records) -> Iterator[bytes]:
-    """All cells of the records, as bytes. A seeded fit hashes them into the key of its noise; nothing is released."""
-    schema = records.schema
-    yield repr((schema.label, schema.private_bounds)).encode()  # names of features make no difference to a fit
-    for part in (records.public, records.private, records.label):
-        if part is not None:
-            yield np.ascontiguousarray(part.values).tobytes()
+def _list_public(records: Records) -> Iterator[bytes]:
+    """Declared bounds and public cells, as bytes. Names of features make no difference to a fit."""
+    yield repr((records.schema.label, records.schema.private_bounds)).encode()
+    yield np.ascontiguousarray(records.public.values).tobytes()
+
+
+def _list_private(records: Records) -> Iterator[bytes]:
+    """All private cells, as bytes: they go into the key of a seeded fit's noise and the seal of a checkpoint."""
+    yield np.ascontiguousarray(records.label.values).tobytes()
+    if records.private is not None:
+        yield np.ascontiguousarray(records.private.values).tobytes()
 
 
 ALGORITHMS: Registry[Algorithm] = Registry("algorithm", Algorithm)  # type: ignore[type-abstract]  # instances of subclasses

@@ -209,7 +209,7 @@ class _Lesson:
         return cls(
             Student.of(task.head, task.public, constant=task.fit_intercept),
             scale_bounds(task.schema.label_bounds, center=task.fit_intercept),
-            task.make_generator(),
+            task.make_generator("weights"),
         )
 
     def add_directions(self, rows: WhitenedRows, at_most: int) -> Callable[[NDArray[np.float64]], WhitenedRows]:

@@ -44,7 +44,7 @@ class NonPrivate(Algorithm):
             records.label.bounds.clamp(records.label.values),
             records.label.bounds,
             fit_intercept=task.fit_intercept,
-            rng=task.make_generator(),
+            rng=task.make_generator("weights"),
             private=records.private,
         )
         note = "it was trained on labels and private columns without any noise, as a reference point."

@@ -120,7 +120,12 @@ class RandomizedLabels(Algorithm):
             slope = randomizer.compute_slope(prior)
             released = _recalibrate(released, slope, task.public, fit_intercept=task.fit_intercept)
         model = fit_released_labels(
-            task.head, task.public, released, bounds, fit_intercept=task.fit_intercept, rng=task.make_generator()
+            task.head,
+            task.public,
+            released,
+            bounds,
+            fit_intercept=task.fit_intercept,
+            rng=task.make_generator("weights"),
         )
         return task.finish(model, settings)
 

@@ -15,6 +15,7 @@ from conddp.models.diagnostics import Diagnostics
 from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
 from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.checkpoint import Checkpoint
 from conddp.privacy.composition import describe_transcript
 from conddp.privacy.fingerprint import Fingerprint
 from conddp.privacy.guarantee import Guarantee
@@ -70,6 +71,8 @@ class Task:
         Sentence that explains why this algorithm was used, if the library chose it.
     table : Fingerprint, optional
         Fingerprint of the public columns, for a ledger that is kept in a file.
+    checkpoint : Checkpoint, optional
+        File that keeps what is released, so that a killed fit can go on.
     """
 
     name: str
@@ -88,6 +91,7 @@ class Task:
     callback: Callback | None = None
     choice: str = ""
     table: Fingerprint | None = None
+    checkpoint: Checkpoint | None = None
 
     @property
     def num_records(self) -> int:
@@ -105,7 +109,16 @@ class Task:
         return len(self.schema.public) + self.fit_intercept
 
     def make_generator(self, purpose: str = "samples") -> np.random.Generator:
-        """Return a generator for random numbers other than privacy noise; an own one for every purpose."""
+        """Return a generator for random numbers other than privacy noise; an own one for every purpose.
+
+        The purpose "weights" is for numbers that need not be secret, such as initial weights. A resumed fit draws the
+        same ones again; it never repeats others.
+        """
+        checkpoint = self.checkpoint
+        if checkpoint is not None and purpose == "weights" and not self.random_source.seeded:
+            return RandomSource(checkpoint.weights_seed).generator(purpose)
+        if checkpoint is not None and purpose != "weights" and checkpoint.generation:
+            purpose = f"{purpose}, resumed {checkpoint.generation} times"
         return self.random_source.generator(purpose)
 
     def spend(self, reason: str, settings: Mapping[str, Any], *, event: Transcript | None = None) -> Records:
@@ -121,9 +134,16 @@ class Task:
             Everything that the fit will release (:mod:`conddp.privacy.events`). The ledger composes it exactly with
             other fits, and a fit that releases more is refused. If None, the cost adds by basic composition.
         """
-        entry = LedgerEntry(self.name, self.cost, reason, dict(settings), event=event, table=self.table)
         self.curator.limit(event)
-        return self.locked_records.open(self.ledger.spend(entry, neighbouring=self.neighbouring))
+        details, receipt = dict(settings), None
+        if self.checkpoint is not None:
+            details["fit"] = self.checkpoint.fit_id
+            if self.checkpoint.generation:
+                receipt = self.ledger.resume(self.checkpoint.fit_id, self.checkpoint.generation)
+        if receipt is None:
+            entry = LedgerEntry(self.name, self.cost, reason, details, event=event, table=self.table)
+            receipt = self.ledger.spend(entry, neighbouring=self.neighbouring)
+        return self.locked_records.open(receipt)
 
     def note_free(self, what: str, reason: str) -> None:
         """Record a computation that costs nothing, with the reason."""

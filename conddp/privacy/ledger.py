@@ -4,6 +4,7 @@ import math
 import os
 import secrets
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -286,16 +287,65 @@ class PrivacyLedger:
             self.check(entry.what, entry.cost, relation, event=entry.event, table=entry.table, unit=unit)
 
         with self._lock:
-            if self._file is None:
+            self._record(entry, check)
+            return self._issue(entry)
+
+    def _record(self, entry: LedgerEntry, check: Callable[[], None]) -> None:
+        """Write an entry, if a check that is made while the file is locked raises nothing."""
+        if self._file is None:
+            check()
+        else:
+            with self._file.lock() as file:
                 check()
-            else:
-                with self._file.lock() as file:
-                    check()
-                    self._file.append(file, entry)
-            self._entries.append(entry)
-            receipt = Receipt(entry, self)
-            self._receipts.append(receipt)
+                self._file.append(file, entry)
+        self._entries.append(entry)
+
+    def _issue(self, entry: LedgerEntry) -> "Receipt":
+        receipt = Receipt(entry, self)
+        self._receipts.append(receipt)
         return receipt
+
+    def resume(self, fit_id: str, generation: int) -> "Receipt | None":
+        """Return a receipt for the entry of an interrupted fit, which goes on as paid for; None if there is no entry.
+
+        Privacy
+            The resumption is noted. A checkpoint that was resumed before, or whose fit has ended, is refused: going on
+            from a copy of it would release more than the entry paid for.
+
+        Parameters
+        ----------
+        fit_id : str
+            Name of the fit, in the details of its entry.
+        generation : int
+            How often the fit was resumed, this time included.
+
+        Raises
+        ------
+        LedgerError
+            If the fit has ended, or was resumed from this checkpoint before.
+        """
+
+        def check() -> None:
+            self._read()
+            notes = [entry.details for entry in self._entries if entry.details.get("fit") == fit_id]
+            if any("finished" in note or note.get("generation", 0) >= generation for note in notes):
+                raise LedgerError(
+                    "this checkpoint is a copy: its fit has ended or was resumed from another file. Going on from here "
+                    "would release more than was paid for. Remove the file; a new fit costs its budget."
+                )
+
+        with self._lock:
+            self._read()
+            paid = [entry for entry in self._entries if entry.details.get("fit") == fit_id and entry.cost.epsilon]
+            if not paid:
+                return None
+            self._record(_note(f"{paid[0].what}: resumed", {"fit": fit_id, "generation": generation}), check)
+            return self._issue(paid[0])
+
+    def note_end(self, fit_id: str) -> None:
+        """Note that a fit with a checkpoint has ended, so that no copy of the checkpoint can be resumed."""
+        with self._lock:
+            self._record(_note("the fit has ended", {"fit": fit_id, "finished": True}), self._read)
 
     def redeem(self, receipt: "Receipt") -> bool:
         """Whether a receipt was issued by this ledger and has not been redeemed before; it cannot be used again."""
@@ -319,6 +369,10 @@ class PrivacyLedger:
     def __repr__(self) -> str:
         place = "in memory" if self.path is None else f"'{self.path}'"
         return f"PrivacyLedger({place}, spent {self.spent} of {self.budget}, {self.neighbouring})"
+
+
+def _note(what: str, details: Mapping[str, Any]) -> LedgerEntry:
+    return LedgerEntry(what, PrivacyBudget(0.0, 0.0), "part of a fit that is paid for", details)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,8 @@ Rounding
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -28,6 +28,7 @@ from conddp._validate import in_range, positive, positive_integer
 from conddp.errors import PrivacyError
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.checkpoint import Checkpoint
 from conddp.privacy.noise import NoiseShape, NoiseStream, draw_integers, draw_outcomes, gaussian, laplace, staircase
 from conddp.privacy.selection import RunDistribution
 from conddp.privacy.transcript import (
@@ -95,6 +96,8 @@ class Curator:
     float32_without_guarantee : bool
         Also release sums in float32, whose rounding errors are not covered. The transcript then records these
         releases as unprotected.
+    checkpoint : Checkpoint, optional
+        File that keeps what is released, so that a killed fit can go on.
     """
 
     def __init__(
@@ -104,6 +107,7 @@ class Curator:
         num_records: int,
         budget: PrivacyBudget | None = None,
         float32_without_guarantee: bool = False,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
         positive_integer(num_records=num_records)
         self._generators = [generators] if isinstance(generators, np.random.Generator) else list(generators)
@@ -112,6 +116,7 @@ class Curator:
         self._allows_float32 = float32_without_guarantee
         self._budget = budget
         self._event: Transcript | None = None
+        self._checkpoint = checkpoint
         self._pure, self._mu_squared = 0.0, 0.0  # spent so far
         self._releases: list[Release] = []
         self._counts: list[int] = []
@@ -149,7 +154,9 @@ class Curator:
         """
         self._check_shape(bounded, noise_std)
         self._record_gaussian(bounded, noise_std, sampling_probability)
-        return self._add_normal(bounded.value, noise_std * self._enlarged)
+        return self._answer(
+            lambda: self._add_normal(bounded.value, noise_std * self._enlarged), tuple(bounded.value.shape)
+        )
 
     def release_integers(
         self, counts: NDArray[Any], *, sensitivity: float, epsilon: float, what: str
@@ -163,7 +170,9 @@ class Curator:
         positive(sensitivity=sensitivity, epsilon=epsilon)
         scale = sensitivity / epsilon
         self._append(PureRelease(what, 1, "geometric", sensitivity, scale))
-        return np.asarray(counts + draw_integers(len(counts), scale=scale, rng=self._generators[0]))
+        return self._answer(
+            lambda: np.asarray(counts + draw_integers(len(counts), scale=scale, rng=self._generators[0])), counts.shape
+        )
 
     def release_laplace(
         self, values: NDArray[Any], *, sensitivity: float, epsilon: float, what: str
@@ -195,7 +204,8 @@ class Curator:
         positive(sensitivity=sensitivity, epsilon=epsilon)
         scale = sensitivity / epsilon
         self._append(PureRelease(what, 1, mechanism, sensitivity, scale))
-        return NoiseStream(shape, self._generators[0]).add(np.asarray(values, dtype=np.float64), scale)
+        values = np.asarray(values, dtype=np.float64)
+        return self._answer(lambda: NoiseStream(shape, self._generators[0]).add(values, scale), values.shape)
 
     def release_response(
         self, rows: NDArray[np.intp], probabilities: NDArray[np.float64], *, what: str
@@ -224,6 +234,9 @@ class Curator:
             raise PrivacyError("a response table must give every possible outcome a positive probability in every row.")
         epsilon = max(epsilon, 1e-12)  # a table of equal rows reveals nothing, but the release is still recorded
         self._append(PureRelease(what, 1, "randomized response", 1.0, 1 / epsilon))
+        return self._answer(lambda: self._draw_responses(rows, probabilities), rows.shape)
+
+    def _draw_responses(self, rows: NDArray[np.intp], probabilities: NDArray[np.float64]) -> NDArray[np.intp]:
         outcome = np.empty(len(rows), dtype=np.intp)
         distinct, where = np.unique(probabilities, axis=0, return_inverse=True)
         kinds = where.reshape(-1)[rows]  # equal rows of the table are drawn together
@@ -269,7 +282,7 @@ class Curator:
         self._append(WeightedSumRelease(what, 1, label.shape[1], num_noisy, label_range, noise_std, used_fraction))
         # Noise on single labels adds up to one Gaussian variable for each bag, whose variance is public.
         bag_std = noise_std * np.sqrt((weights[:, :num_noisy] ** 2).sum(axis=1))
-        return self._streams[0].add((weights * label).sum(axis=1), bag_std)
+        return self._answer(lambda: self._streams[0].add((weights * label).sum(axis=1), bag_std), bag_std.shape)
 
     def release_selected(
         self, best: Any, *, mu: float, expected_runs: float, distribution: RunDistribution, what: str
@@ -287,6 +300,33 @@ class Curator:
         """Release a value without noise. This is not private: the transcript then has an infinite cost."""
         self._append(UnprotectedRelease(what))
         return value
+
+    def _answer(self, draw: Callable[[], Array], shape: tuple[int, ...]) -> Array:
+        """Draw the noise of the release that was just recorded, unless a checkpoint holds the answer already."""
+        if self._checkpoint is None:
+            return draw()
+        question = {"kind": self._releases[-1].kind, **asdict(replace(self._releases[-1], count=1))}
+        answer = self._checkpoint.recall(question, shape)
+        if answer is None:
+            answer = draw()
+            self._checkpoint.record(question, answer)
+        return answer
+
+    def save_state(self, make_state: Callable[[], Mapping[str, Any]]) -> None:
+        """Store the state of the algorithm in the checkpoint, if there is one and it is time to."""
+        if self._checkpoint is not None and self._checkpoint.is_due:
+            self._checkpoint.save_state(make_state(), self.transcript)
+
+    def load_state(self) -> Mapping[str, Any] | None:
+        """Return the stored state of an interrupted fit, whose releases then count as made; None if there is none."""
+        stored = None if self._checkpoint is None else self._checkpoint.load_state()
+        if stored is None:
+            return None
+        state, transcript = stored
+        for release in transcript:
+            self._append(release)
+            self._releases[-1], self._counts[-1] = replace(release, count=1), release.count
+        return state
 
     def _append(self, release: Release) -> None:
         self._charge(release)

@@ -272,14 +272,14 @@ MUTANTS = (
     Mutant(
         "the noise of a seeded fit does not depend on the records",
         "algorithms/algorithm.py",
-        "bind(chain(identity, _list_contents(records)))",
-        "bind(identity)",
+        "chain(identity, _list_public(records), _list_private(records))",
+        "chain(identity, _list_public(records))",
     ),
     Mutant(
         "the noise of a seeded fit does not depend on the budget",
         "algorithms/algorithm.py",
-        "bind(chain(identity, _list_contents(records)))",
-        "bind(_list_contents(records))",
+        "chain(identity, _list_public(records), _list_private(records))",
+        "chain(_list_public(records), _list_private(records))",
     ),
     Mutant(
         "clones copy a generator",
