@@ -13,7 +13,7 @@ health = {"physlm": (0, 1), "disea": (0, 60), "hlthg": (0, 1), "hlthf": (0, 1), 
 
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "ledger.jsonl"
-    ledger = PrivacyLedger(PrivacyBudget(epsilon=2.0, delta=1e-5), path=path)
+    ledger = PrivacyLedger(PrivacyBudget(epsilon=1.2, delta=1e-6), path=path)
     model = PrivateRegressor(epsilon=0.8, label_bounds=(0, 30), private_columns=health, ledger=ledger)
     model.fit(X, y).fit(X, y)
     try:

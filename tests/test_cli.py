@@ -16,8 +16,9 @@ import pytest
 from typer.testing import CliRunner
 
 from conddp.cli import main as cli
+from conddp.cli.wording import name_options
 from conddp.data.schema import Schema
-from conddp.errors import SchemaError
+from conddp.errors import LedgerError, SchemaError
 from conddp.models.saving import load_model
 from conddp.planning.plan import make_plan
 from conddp.planning.runner import WorkerDied

@@ -82,7 +82,7 @@ def _split(values: NDArray[Any], size: int) -> Iterable[NDArray[Any]]:
 
 def _hash_cells(block: NDArray[Any]) -> NDArray[np.uint64]:
     """Hash every cell as a 64-bit floating-point number; 0 and -0 are the same."""
-    cells = np.add(block, 0.0, dtype=np.float64).view(np.uint64)
+    cells: NDArray[np.uint64] = np.add(block, 0.0, dtype=np.float64).view(np.uint64)
     shifted = cells >> np.uint64(32)
     cells ^= shifted
     cells *= _FIRST

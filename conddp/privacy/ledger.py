@@ -396,7 +396,11 @@ def _check_statement(entry: LedgerEntry, neighbouring: Neighbouring) -> None:
     cost, event = entry.cost, entry.event
     if event is None or math.isinf(cost.epsilon):
         return
-    delta = compute_delta(event, cost.epsilon, neighbouring, at_most=cost.delta) if len(event) else 1.0
+    delta = 1.0
+    if event.sampled:  # on a grid of bounded size, whatever the noise
+        delta = JointCost(neighbouring).add(PrivacyBudget(0.0, 0.0), event).delta(cost.epsilon, at_most=cost.delta)
+    elif len(event):
+        delta = compute_delta(event, cost.epsilon, neighbouring)
     if not delta <= cost.delta * (1 + _ROUNDING):
         raise PrivacyError(
             f"the event of the entry '{entry.what}' must cost at most its stated cost of {cost}, but it is empty or "

@@ -33,6 +33,8 @@ WATCHING = (
     "tests/test_composition.py",
     "tests/test_release.py",
     "tests/test_ledger.py",
+    "tests/test_ledger_file.py",
+    "tests/test_total.py",
     "tests/test_randomizers.py",
     "tests/test_label_prior.py",
     "tests/test_accounting.py",
@@ -47,7 +49,11 @@ WATCHING = (
 FIRST = {
     "privacy/release.py": ("tests/test_release.py", "tests/test_randomizers.py", "tests/test_label_prior.py"),
     "privacy/randomness.py": ("tests/test_release.py",),
-    "privacy/ledger.py": ("tests/test_ledger.py",),
+    "privacy/ledger.py": ("tests/test_ledger.py", "tests/test_total.py", "tests/test_ledger_file.py"),
+    "privacy/ledger_file.py": ("tests/test_ledger_file.py",),
+    "privacy/chain.py": ("tests/test_ledger.py", "tests/test_ledger_file.py"),
+    "privacy/total.py": ("tests/test_total.py",),
+    "privacy/events.py": ("tests/privacy/test_release.py",),
     "privacy/locked.py": ("tests/privacy/test_release.py",),
     "privacy/accounting.py": ("tests/test_accounting.py",),
     "privacy/transcript.py": ("tests/test_composition.py",),
@@ -405,7 +411,7 @@ MUTANTS = (
     # Ledger and lock
     Mutant(
         "two processes write at once",
-        "privacy/ledger.py",
+        "privacy/chain.py",
         "fcntl.flock(file, fcntl.LOCK_EX)",
         "pass",
     ),
@@ -452,15 +458,75 @@ MUTANTS = (
     ),
     Mutant(
         "the ledger is not forced to disk",
-        "privacy/ledger.py",
+        "privacy/chain.py",
         "    os.fsync(file.fileno())",
         "    pass",
     ),
     Mutant(
         "the budget is not checked",
         "privacy/ledger.py",
-        "if not self.budget.covers(spent + cost):",
+        "if not together.is_covered_by(self.budget):",
         "if False:",
+    ),
+    Mutant(
+        "an event may cost more than its entry says",
+        "privacy/ledger.py",
+        "    if not delta <= cost.delta * (1 + _ROUNDING):",
+        "    if False:",
+    ),
+    Mutant(
+        "the releases are not compared with the event",
+        "privacy/events.py",
+        "    if not within:",
+        "    if False:",
+    ),
+    Mutant(
+        "the curator does not know the event",
+        "algorithms/task.py",
+        "        self.curator.limit(event)\n",
+        "",
+    ),
+    Mutant(
+        "the largest mu counts instead of the sum",
+        "privacy/total.py",
+        "mu_squared=self.mu_squared + event.mu**2,",
+        "mu_squared=max(self.mu_squared, event.mu**2),",
+    ),
+    Mutant(
+        "pure losses are forgotten",
+        "privacy/total.py",
+        "losses = (losses[:, None] + epsilon * (2 * ups - count)).ravel()",
+        "losses = (losses[:, None] + 0 * epsilon * ups).ravel()",
+    ),
+    Mutant(
+        "costs without an event are forgotten",
+        "privacy/total.py",
+        "        left = epsilon - self.others.epsilon\n",
+        "        left = epsilon\n",
+    ),
+    Mutant(
+        "a broken chain is accepted",
+        "privacy/chain.py",
+        "        elif stated != digest:",
+        "        elif False:",
+    ),
+    Mutant(
+        "a line does not depend on those before it",
+        "privacy/chain.py",
+        'hashlib.sha256(f"{previous}\\n{canonical}"',
+        'hashlib.sha256(f"{canonical}"',
+    ),
+    Mutant(
+        "a shortened file is accepted",
+        "privacy/ledger_file.py",
+        "        stored = None if header.is_copy else Witness.load(header.identity)",
+        "        stored = None",
+    ),
+    Mutant(
+        "a ledger takes any table",
+        "privacy/ledger.py",
+        "        if not any(table.matches(each) for each in known):",
+        "        if False:",
     ),
     # What depends on private values
     Mutant(
