@@ -17,12 +17,12 @@ from conddp.errors import CondDPError, NotCalibrated, PrivacyError, SchemaError
 from conddp.heads import HEADS
 from conddp.labels.simulation import FAMILIES, simulate
 from conddp.planning.budgets import DELTA, EPSILONS
-from conddp.planning.decoding import decode, require
 from conddp.planning.runner import ProgressCallback, run_cells
 from conddp.privacy.accounting import check_delta
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
+from conddp.stored import decode, require
 
 __all__ = ["Comparison", "compare_algorithms"]
 
