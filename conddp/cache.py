@@ -24,8 +24,8 @@ def cache_folder() -> Path:
 class ContentCache:
     """Append-only JSON lines of (request, answer); what cannot be read is ignored and made anew.
 
-    Only what depends on public numbers may be kept here. Anyone who may write to the folder can plant an answer: whoever
-    relies on an answer for privacy must verify it.
+    Only what depends on public numbers may be kept here. Anyone who may write to the folder can plant an answer, so an
+    answer on which privacy depends must be verified.
 
     Parameters
     ----------
