@@ -16,6 +16,8 @@
     ├── runner.WorkerDied       (RuntimeError)
     └── experiments.reproduce.NothingAtHand (FileNotFoundError)
 
+``PrivacyWarning`` (UserWarning) is not part of the tree: it tells of a use that is allowed but weakens privacy.
+
 Messages name columns and settings. They never contain a label, a private cell, a row number or a count that depends on
 private values.
 """
@@ -29,6 +31,7 @@ __all__ = [
     "MissingExtra",
     "NotCalibrated",
     "PrivacyError",
+    "PrivacyWarning",
     "PrivateDataLeak",
     "SchemaError",
     "require_package",
@@ -67,6 +70,10 @@ def require_package(package: str, *, extra: str, purpose: str) -> None:
     """Raise unless a package is installed. Call this before long computations."""
     if find_spec(package) is None:
         raise MissingExtra(f"{purpose} needs {package}, which comes with the extra conddp[{extra}].")
+
+
+class PrivacyWarning(UserWarning):
+    """A use of the library that is allowed but weakens privacy."""
 
 
 class LedgerError(CondDPError, ValueError):

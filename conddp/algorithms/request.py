@@ -8,7 +8,7 @@ from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.data.records import Records
 from conddp.heads import HEADS, Head
 from conddp.models.result import FitResult
-from conddp.privacy.accounting import check_delta
+from conddp.privacy.accounting import check_delta, refuse_large_delta, warn_about_delta
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.neighbouring import Neighbouring
@@ -66,6 +66,7 @@ class FitRequest:
             )
         algorithm, neighbouring = ALGORITHMS.resolve(self.algorithm), self._resolve_neighbouring()
         cost = algorithm.cost(self.budget)
+        refuse_large_delta(cost.delta)
         ledger = PrivacyLedger(cost, neighbouring=neighbouring) if self.ledger is None else self.ledger
         ledger.check(f"fitting with epsilon={self.epsilon:g}", cost, neighbouring)
         for name, value in (
@@ -86,8 +87,10 @@ class FitRequest:
         """Fit the model and record its privacy cost.
 
         Privacy
-            Same as :meth:`~conddp.algorithms.algorithm.Algorithm.fit`.
+            Same as :meth:`~conddp.algorithms.algorithm.Algorithm.fit`. If delta exceeds one over the number of records,
+            which is public, a :class:`~conddp.errors.PrivacyWarning` says so.
         """
+        warn_about_delta(self._algorithm.cost(self.budget).delta, records.num_records)
         return self._algorithm.fit(
             records,
             self.budget,

@@ -16,6 +16,7 @@ accounting makes no such assumption.
 
 import functools
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -25,7 +26,7 @@ from scipy.special import log_ndtr
 
 from conddp._validate import in_range, positive, positive_integer
 from conddp.cache import ContentCache, cache_folder
-from conddp.errors import NotCalibrated
+from conddp.errors import NotCalibrated, PrivacyWarning
 from conddp.privacy.neighbouring import Neighbouring
 
 __all__ = [
@@ -37,11 +38,14 @@ __all__ = [
     "compute_gaussian_delta",
     "compute_gaussian_epsilon",
     "compute_sampled_delta",
+    "refuse_large_delta",
+    "warn_about_delta",
 ]
 
 COARSEST_INTERVAL = 1e-3  # of the privacy loss grid; the discretisation error is absolute and on the safe side
 FINEST_INTERVAL = 1e-7
 TIGHTNESS = 1e-3  # refine until the relative change of epsilon is below this
+LARGEST_DELTA = 0.1  # of a fit
 SMALLEST_EPSILON = 1e-6  # smallest epsilon for which noise is calibrated
 CALIBRATIONS = "calibrations-v2.jsonl"  # in the cache folder
 LOOSEST = 0.99  # a calibration that spends less than this fraction of epsilon is not believed to be ours
@@ -267,6 +271,30 @@ def check_delta(delta: float) -> None:
             f"delta must lie strictly between 0 and 1, got delta={delta!r}. Gaussian noise cannot give delta = 0. "
             "Choose delta well below one over the number of records."
         )
+
+
+def refuse_large_delta(delta: float) -> None:
+    """Raise ValueError if delta is so large that it protects nobody in a table of any size."""
+    if delta >= LARGEST_DELTA:
+        raise ValueError(
+            f"delta must be below {LARGEST_DELTA:g}, got delta={delta!r}: releasing every record with this probability "
+            "would satisfy the guarantee. Choose delta well below one over the number of records."
+        )
+
+
+def warn_about_delta(delta: float, num_records: int) -> None:
+    """Warn if delta exceeds one over the number of records, which is public."""
+    if delta * num_records <= 1.0:
+        return
+    amount = delta * num_records
+    expected = "a record" if amount < 1.5 else "a few records" if amount < 10 else f"about {amount:,.0f} records"
+    choice = 10.0 ** math.floor(math.log10(0.1 / num_records))
+    warnings.warn(
+        f"with delta={delta:g} and {num_records:,} records, releasing {expected} outright would satisfy the guarantee. "
+        f"Choose delta well below one over the number of records, such as {choice:g}.",
+        PrivacyWarning,
+        stacklevel=4,  # the call of fit
+    )
 
 
 def _central_limit_noise_multiplier(
