@@ -246,8 +246,11 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         if nw.dependencies.is_into_dataframe(X):
             if not reset:
                 X = self._select_by_name(X)
-            names = list(map(str, X.columns)) if hasattr(X, "columns") else []
-            if len(set(names)) < len(names):
+            # The attribute "columns" of an Arrow table holds the columns themselves.
+            names = list(getattr(X, "column_names", None) or X.columns)
+            if any(isinstance(name, tuple) for name in names):
+                raise SchemaError("the names of the columns have several levels. Give each column one name.")
+            if len(set(map(str, names))) < len(names):
                 raise SchemaError("the table has columns of the same name. Give each column its own name.")
             validate_data(self, X, reset=reset, skip_check_array=True)
             table = nw.from_native(X, eager_only=True)

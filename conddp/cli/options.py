@@ -100,7 +100,7 @@ def read_schema(
     if count:
         raise typer.BadParameter(
             f"{count} of {len(columns)} columns that would be public {'does' if count == 1 else 'do'} not hold "
-            "numbers. Encode them, or name the columns to use in a schema file: `conddp schema init` lists which are which."
+            "numbers. Encode them, or name the columns to use in a schema file: `conddp schema init` lists them."
         )
     return Schema.of(
         label=label,

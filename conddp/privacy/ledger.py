@@ -14,6 +14,7 @@ from typing import IO, Any
 from conddp.errors import BudgetExceeded, LedgerError, PrivacyError
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
+from conddp.stored import decode_settings
 
 __all__ = ["LedgerEntry", "PrivacyLedger", "Receipt"]
 
@@ -43,6 +44,13 @@ class LedgerEntry:
     reason: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
     time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    def __post_init__(self) -> None:
+        decode_settings(self.details, "details")
+        if not isinstance(self.cost, PrivacyBudget) or not all(
+            isinstance(text, str) for text in (self.what, self.reason, self.time)
+        ):
+            raise ValueError("an entry must have a cost, and text that says what was done, why and when.")
 
 
 class PrivacyLedger:
@@ -227,7 +235,8 @@ class PrivacyLedger:
                 else:
                     content["cost"] = PrivacyBudget(**content["cost"])
                     entries.append(LedgerEntry(**content))
-        except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError) as error:
+            sum((entry.cost for entry in entries), PrivacyBudget(0.0, 0.0))  # deltas that add up to 1 are damage
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
             if isinstance(error, LedgerError):
                 raise
             raise LedgerError(
