@@ -42,7 +42,7 @@ def read_bytes(path: Path, *, at_most: int = LARGEST_FILE) -> bytes:
         require(path.is_file(), f"'{path}' cannot be read: it is not a file")
         require(size <= at_most, f"'{path}' has {size:,} bytes, more than the {at_most:,} that it may have")
         with path.open("rb") as file:
-            return file.read(at_most)
+            return file.read(size)  # a larger number would be allocated at once
     except OSError as error:
         raise SchemaError(f"'{path}' cannot be read: {error.strerror}.") from None
 

@@ -11,14 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from conddp.errors import BudgetExceeded, LedgerError, PrivacyError
+from conddp.errors import BudgetExceeded, LedgerError, PrivacyError, SchemaError
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
-from conddp.stored import decode_settings
+from conddp.stored import decode_settings, read_bytes
 
 __all__ = ["LedgerEntry", "PrivacyLedger", "Receipt"]
 
 FORMAT_VERSION = 1
+LARGEST_LEDGER = 1 << 30  # bytes
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class PrivacyLedger:
     ) -> None:
         self.budget = budget
         self.neighbouring = neighbouring
-        self.path = None if path is None else Path(path).resolve()
+        self.path = None if path is None else Path(os.path.realpath(path))
         self.is_copy = False
         self._entries: list[LedgerEntry] = []
         self._receipts: list[Receipt] = []
@@ -107,7 +108,7 @@ class PrivacyLedger:
     def load(cls, path: str | Path) -> "PrivacyLedger":
         """Open an existing ledger file."""
         ledger = cls.__new__(cls)
-        ledger.path = Path(path).resolve()
+        ledger.path = Path(os.path.realpath(path))
         ledger._owner = os.getpid()
         ledger._lock = threading.RLock()
         ledger.is_copy = False
@@ -212,9 +213,9 @@ class PrivacyLedger:
         """Read the budget and the entries from the file."""
         assert self.path is not None
         try:
-            text = self.path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise LedgerError(f"the ledger '{self.path}' cannot be read: {error.strerror}.") from None
+            text = read_bytes(self.path, at_most=LARGEST_LEDGER).decode("utf-8")
+        except SchemaError as error:
+            raise LedgerError(f"the ledger {error}") from None
         except UnicodeDecodeError:
             raise LedgerError(f"'{self.path}' is not a ledger: it is not a text file.") from None
         entries: list[LedgerEntry] = []

@@ -53,7 +53,7 @@ SCHEMA = Schema.of(label="price", label_bounds=(0, 500), public=["rooms", "age"]
 Attack = Callable[[Random], bool]  # whether the damaged file was refused
 
 
-class Leak(AssertionError):
+class Leak(AssertionError):  # noqa: N818  (reads as what happened)
     """A private cell was shown."""
 
 
