@@ -339,10 +339,10 @@ def _bound_mean_loss(event: GaussianEvent) -> float:
     q, inverse_variance = event.sampling_probability, event.noise_multiplier**-2.0
     by_components = q * event.neighbouring.sensitivity(1.0) ** 2 * inverse_variance / 2
     if q == 1.0 or inverse_variance > 100:
-        return event.num_steps * by_components
+        return float(event.num_steps * by_components)
     replaced = event.neighbouring is Neighbouring.REPLACE
     spread = 4 * math.sinh(inverse_variance) / (1 - q) if replaced else math.expm1(inverse_variance)
-    return event.num_steps * min(by_components, q**2 * spread)
+    return float(event.num_steps * min(by_components, q**2 * spread))
 
 
 def _compute_epsilon_by_pld(event: GaussianEvent, delta: float, interval: float) -> float:

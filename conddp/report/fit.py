@@ -265,6 +265,7 @@ def _describe_model(model: FittedModel, schema: Schema, diagnostics: Diagnostics
         return Section("The model", tuple(blocks))
     units = (*design.deviations, *(bounds.width / math.sqrt(12) for bounds in model.private_bounds))
     effects = [(names[place], values[place] * unit, deviations[place] * unit) for place, unit in enumerate(units)]
+    effects = [effect for effect in effects if math.isfinite(effect[1]) and math.isfinite(effect[2])]
     largest = sorted(effects, key=lambda effect: -abs(effect[1]))[:MOST_COEFFICIENTS]
     if largest:
         blocks.append(

@@ -143,7 +143,7 @@ def test_infinite_private_values_are_clamped_and_public_ones_refused() -> None:
             fit(table(infinite), label())
     parts = PrivateFeatures(infinite, (Bounds(-1, 1), Bounds(-1, 1)))
     assert parts.values[0, 1] == 1.0 and parts.values[1:].tolist() == infinite[1:].tolist()
-    assert Labels([1.0, -np.inf], Bounds(0, 5)).values.tolist() == [1.0, 0.0]
+    assert Labels(np.array([1.0, -np.inf]), Bounds(0, 5)).values.tolist() == [1.0, 0.0]
 
 
 REFUSED_FEATURES: dict[str, tuple[Callable[[], Any], str]] = {
@@ -210,6 +210,7 @@ def test_equal_columns_of_an_arrow_table_are_not_taken_for_columns_of_the_same_n
 
 
 def test_settings_beyond_floating_point_are_refused() -> None:
-    for settings in ({"epsilon": 10**400}, {"label_bounds": (0, 10**400)}, {"private_columns": {0: (0, 10**400)}}):
+    odd: tuple[dict[str, Any], ...] = ({"epsilon": 10**400}, {"label_bounds": (0, 10**400)})
+    for settings in (*odd, {"private_columns": {0: (0, 10**400)}}):
         with pytest.raises(ValueError, match="beyond the range of floating point"):
             PrivateRegressor(**{"label_bounds": BOUNDS, **settings}).fit(X, label())
