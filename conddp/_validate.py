@@ -43,5 +43,9 @@ def _finite_number(name: str, value: object) -> None:
     """Raise unless the value is a finite real number; booleans are not numbers here."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ValueError(f"{name} must be a number, got {name}={value!r}.")
-    if not math.isfinite(value):
+    try:
+        finite = math.isfinite(value)
+    except OverflowError:
+        raise ValueError(f"{name} must be finite, got a number beyond the range of floating point.") from None
+    if not finite:
         raise ValueError(f"{name} must be finite, got {name}={value!r}.")

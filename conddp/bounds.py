@@ -34,7 +34,11 @@ class Bounds:
         try:
             low, high = float(self.low), float(self.high)
         except (TypeError, ValueError):
-            raise SchemaError(f"bounds must be two numbers [low, high], got {self.low!r}, {self.high!r}.") from None
+            raise SchemaError(
+                f"bounds must be two numbers [low, high], got {repr(self.low)[:80]}, {repr(self.high)[:80]}."
+            ) from None
+        except OverflowError:
+            raise SchemaError("bounds must be finite, got a number beyond the range of floating point.") from None
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         if not (math.isfinite(low) and math.isfinite(high) and math.isfinite(high - low)):
@@ -58,7 +62,7 @@ class Bounds:
                 "data. Give (low, high) from domain knowledge."
             )
         if isinstance(value, str) or not isinstance(value, Iterable):
-            raise SchemaError(f"bounds of column '{column}' must be a pair (low, high), got {value!r}.")
+            raise SchemaError(f"bounds of column '{column}' must be a pair (low, high), got {repr(value)[:80]}.")
         pair = list(value)
         if not pair:
             raise SchemaError(f"the bounds of column '{column}' are empty. Fill in low and high from domain knowledge.")

@@ -11,6 +11,9 @@ from typing import Any
 __all__ = ["ContentCache", "cache_folder"]
 
 
+LARGEST_FILE = 1 << 28  # bytes; a larger file is not read
+
+
 def cache_folder() -> Path:
     """``CONDDP_CACHE``, or else ``conddp`` in the user's cache folder."""
     folder = os.environ.get("CONDDP_CACHE")
@@ -21,7 +24,8 @@ def cache_folder() -> Path:
 class ContentCache:
     """Append-only JSON lines of (request, answer); what cannot be read is ignored and made anew.
 
-    Only what depends on public numbers may be kept here.
+    Only what depends on public numbers may be kept here. Anyone who may write to the folder can plant an answer, so an
+    answer on which privacy depends must be verified.
 
     Parameters
     ----------
@@ -34,7 +38,9 @@ class ContentCache:
     def get(self, key: Mapping[str, object]) -> Any:
         """What is stored for exactly this request, or None."""
         try:
-            lines = self.path.read_text(encoding="utf-8").splitlines()
+            if not self.path.is_file() or self.path.stat().st_size > LARGEST_FILE:
+                return None
+            lines = self.path.read_bytes().splitlines()
         except OSError:
             return None
         for line in reversed(lines):
@@ -43,7 +49,7 @@ class ContentCache:
                 content = entry["content"]
                 if content["key"] == dict(key) and entry["digest"] == _digest(content):
                     return content["value"]
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 continue
         return None
 

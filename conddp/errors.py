@@ -17,7 +17,7 @@
     ├── runner.WorkerDied       (RuntimeError)
     └── experiments.reproduce.NothingAtHand (FileNotFoundError)
 
-    PrivacyWarning              (UserWarning) something was released or read that no guarantee covers
+    PrivacyWarning              (UserWarning) a use that is allowed, but weakens privacy or is not covered
 
 Messages name columns and settings. They never contain a label, a private cell, a row number or a count that depends on
 private values.

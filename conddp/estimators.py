@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from conddp.algorithms import Algorithm, FitRequest
 from conddp.bounds import Bounds
-from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers
+from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures, as_column, as_matrix, as_numbers
 from conddp.data.records import Records
 from conddp.errors import PrivacyWarning, SchemaError
 from conddp.heads import Head, Linearity
@@ -264,24 +264,27 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         if nw.dependencies.is_into_dataframe(X):
             if not reset:
                 X = self._select_by_name(X)
-            names = list(map(str, X.columns)) if hasattr(X, "columns") else []
-            if len(set(names)) < len(names):
-                raise SchemaError(f"the table has columns of the same name. Rename them: {names}.")
+            # The attribute "columns" of an Arrow table holds the columns themselves.
+            names = list(getattr(X, "column_names", None) or X.columns)
+            if any(isinstance(name, tuple) for name in names):
+                raise SchemaError("the names of the columns have several levels. Give each column one name.")
+            if len(set(map(str, names))) < len(names):
+                raise SchemaError("the table has columns of the same name. Give each column its own name.")
             validate_data(self, X, reset=reset, skip_check_array=True)
             table = nw.from_native(X, eager_only=True)
-            features, labels = as_matrix(table), list(table.columns)
+            features, labels = as_matrix(table, finite=False), list(table.columns)
             if not reset and features.shape[1] != self.n_features_in_:
                 raise ValueError(
                     f"X has {features.shape[1]} features, but {type(self).__name__} is expecting "
                     f"{self.n_features_in_} features as input."
                 )
         else:
-            array = X if hasattr(X, "toarray") else np.asarray(X)
+            array = X if hasattr(X, "toarray") else as_numbers(X, what="X", finite=False)
             if array.ndim != 2:
                 raise ValueError(f"Expected 2D array, got {array.ndim}D array instead. Reshape your data.")
-            if array.dtype.kind not in "fiub":
-                array = as_numbers(array, what="X")
-            features = validate_data(self, array, reset=reset, dtype=[np.float64, np.float32])
+            # Public columns must be finite, which PublicFeatures checks; private ones are clamped.
+            dtypes = [np.float64, np.float32]
+            features = validate_data(self, array, reset=reset, dtype=dtypes, ensure_all_finite=False)
             labels = list(range(features.shape[1]))
         if reset:
             self.n_features_in_ = features.shape[1]
@@ -297,7 +300,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         missing = [name for name in names if name not in table.columns]
         if missing:
             raise SchemaError(
-                f"columns {missing} of the model are not in the table. The table has: {list(table.columns)}."
+                f"columns {missing} of the model are not among the {len(table.columns)} columns of the table."
             )
         return table.select(names).to_native()
 
@@ -321,7 +324,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             )
         for key, pair in (self.private_columns or {}).items():
             if isinstance(key, bool) or key not in keys:
-                raise SchemaError(f"private column {key!r} is not among the features. The features are: {names}.")
+                raise SchemaError(f"private column {key!r} is not among the features, of which there are {len(names)}.")
             positions.append(keys[key])
             bounds.append(Bounds.of(pair, column=names[positions[-1]]))
         if len(set(positions)) < len(positions):
@@ -362,6 +365,11 @@ def _read_label(y: Any, estimator: str) -> NDArray[Any]:
     """Validate the label and return a vector of numbers; error messages never quote a value."""
     if y is None:
         raise ValueError(f"This {estimator} estimator requires y to be passed, but the target y is None.")
-    values = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
-    vector: NDArray[Any] = column_or_1d(as_numbers(values, what="Input y"), warn=True)
+    if nw.dependencies.is_into_series(y):
+        return as_column(nw.from_native(y, series_only=True), what="Input y", finite=False)
+    if nw.dependencies.is_into_dataframe(y):
+        values = as_matrix(nw.from_native(y, eager_only=True), finite=False)
+    else:
+        values = as_numbers(y, what="Input y", finite=False)
+    vector: NDArray[Any] = column_or_1d(values, warn=True)
     return vector

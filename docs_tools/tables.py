@@ -18,8 +18,32 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = {"algorithms": "docs/algorithms/index.md", "heads": "docs/heads.md", "imports": "CONTRIBUTING.md"}
 PACKAGE = ROOT / "conddp"
 ROOMS = (
-    *("errors", "_validate", "cache", "losses", "registry", "bounds", "privacy", "data", "features", "theory", "heads"),
-    *("models", "training", "newton", "labels", "algorithms", "planning", "report", "estimators", "files", "research"),
+    *(
+        "errors",
+        "_validate",
+        "cache",
+        "losses",
+        "registry",
+        "bounds",
+        "stored",
+        "privacy",
+        "data",
+        "features",
+        "theory",
+    ),
+    *(
+        "heads",
+        "models",
+        "training",
+        "newton",
+        "labels",
+        "algorithms",
+        "planning",
+        "report",
+        "estimators",
+        "files",
+        "research",
+    ),
     "cli",
 )
 ORDER = ("auto", "cond-newton", "cond-dp", "switch-cond-dp", "dpsgd", "one-shot", "rr-on-bins")  # then all others

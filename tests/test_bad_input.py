@@ -30,7 +30,7 @@ BAD_INPUT: list[tuple[str, list[str], int, str]] = [
         "text column",
         ["fit", "{table}", "--label", "price", "--label-bounds", "0,500", "--out", "{dir}/m"],
         2,
-        "columns ['town'] do not hold numbers",
+        "1 of 4 columns that would be public does not hold numbers",
     ),
     (
         "unknown column",
@@ -38,7 +38,7 @@ BAD_INPUT: list[tuple[str, list[str], int, str]] = [
         1,
         "is declared but not among",
     ),
-    ("gap", ["fit", "{gap}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "contains NaN or infinity"),
+    ("gap", ["fit", "{gap}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "'income' contains NaN. Impute"),
     ("mixed types", ["fit", "{mixed}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "column 'income' holds String"),
     ("twice", ["fit", "{twice}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "'rooms' occurs twice"),
     ("epsilon 0", ["fit", "{table}", "--schema", "{schema}", "--epsilon", "0", "--out", "{dir}/m"], 2, "above 0"),

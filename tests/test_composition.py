@@ -10,7 +10,12 @@ from dp_accounting.pld import PLDAccountant
 
 from conddp.errors import PrivacyError
 from conddp.privacy import Neighbouring, PrivacyBudget
-from conddp.privacy.accounting import calibrate_noise_multiplier, compute_gaussian_delta
+from conddp.privacy.accounting import (
+    GaussianEvent,
+    _bound_mean_loss,
+    calibrate_noise_multiplier,
+    compute_gaussian_delta,
+)
 from conddp.privacy.composition import check_cost, compute_delta, describe_transcript
 from conddp.privacy.transcript import (
     GaussianRelease,
@@ -150,3 +155,34 @@ def test_sentences_name_what_was_released() -> None:
 def test_sensitivities_and_noise_of_numpy_numbers_are_plain_numbers_in_the_transcript() -> None:
     release = GaussianRelease("a", 1, float(np.float64(1.0)), float(np.float32(2.0)))
     assert json.dumps(Transcript((release,)).to_json())
+
+
+@pytest.mark.parametrize("neighbouring", [REPLACE, ZERO_OUT])
+@pytest.mark.parametrize(("noise", "probability"), [(0.4, 0.01), (1.0, 0.3), (3.0, 0.001), (0.05, 0.9)])
+def test_the_bound_on_the_mean_privacy_loss_holds(neighbouring: Neighbouring, noise: float, probability: float) -> None:
+    """Against the divergence of the two mixtures, integrated numerically."""
+    x = np.linspace(-2 - 12 * noise, 2 + 12 * noise, 400_001)
+    far = -1.0 if neighbouring is REPLACE else 0.0
+
+    def log_mixture(mean: float) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+        logs = [
+            np.log(q) - (x - center) ** 2 / (2 * noise**2)
+            for q, center in ((probability, mean), (1 - probability, 0.0))
+        ]
+        return np.logaddexp(*logs) - math.log(noise * math.sqrt(2 * math.pi))
+
+    first, second = log_mixture(1.0), log_mixture(far)
+    divergence = float(np.trapezoid(np.exp(first) * (first - second), x))
+    bound = _bound_mean_loss(GaussianEvent(noise, 7, probability, neighbouring))
+    assert 7 * divergence <= bound * (1 + 1e-6)
+
+
+def test_a_sampled_run_with_hardly_any_noise_is_refused_without_composing_it() -> None:
+    for release in (
+        GaussianRelease("a sum", 10**8, 1.0, 1.0, 0.5),
+        GaussianRelease("a sum", 1, 1.0, 1e-9, 0.5),
+        GaussianRelease("a sum", 1000, 1.0, 0.03, 0.9),
+    ):
+        assert compute_delta(Transcript((release,)), 1.0, REPLACE) == 1.0
+    many = tuple(GaussianRelease("a sum", 1, 1.0, 100.0 + number, 0.5) for number in range(300))
+    assert compute_delta(Transcript(many), 1.0, REPLACE) == 1.0

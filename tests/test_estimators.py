@@ -38,7 +38,10 @@ def regressor(**settings: Any) -> PrivateRegressor:
         PrivateRegressor(label_bounds=(-1000, 1000), algorithm="switch-cond-dp", head=MLP(hidden=(4,))),
         PrivateRegressor(label_bounds=(-1000, 1000), algorithm="rr-on-bins"),
         PrivateRegressor(label_bounds=(-1000, 1000), algorithm="one-shot"),
-    ]
+    ],
+    expected_failed_checks=lambda _: {
+        "check_supervised_y_no_nan": "infinite labels are clamped: a refusal would depend on private values"
+    },
 )
 @pytest.mark.filterwarnings("ignore:Skipping check_array_api_input")
 def test_scikit_learn_estimator_checks(estimator: Any, check: Any) -> None:

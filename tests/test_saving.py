@@ -21,7 +21,7 @@ from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
 from conddp.heads.wide import Wide
 from conddp.models.result import FitResult
-from conddp.models.saving import ModelFileError, load_model, save_model
+from conddp.models.saving import ModelFileError, load_model, save_model, sign_record
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.randomness import RandomSource
@@ -116,7 +116,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, dataset: Records, monke
 
 def _change(folder: Path, **entries: object) -> None:
     record = json.loads((folder / "model.json").read_text())
-    (folder / "model.json").write_text(json.dumps({**record, **entries}))
+    (folder / "model.json").write_bytes(sign_record({**record, **entries}))
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ def _change(folder: Path, **entries: object) -> None:
         (lambda folder: (folder / "model.json").write_text("{"), "not valid JSON"),
         (lambda folder: (folder / "model.json").write_text("[]"), "not the record of a conddp model"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"x"), "does not belong"),
-        (lambda folder: _change(folder, conddp_model=5), r"format 5, newer than this conddp reads \(4\)"),
+        (lambda folder: _change(folder, conddp_model=6), r"format 6, newer than this conddp reads \(5\)"),
         (lambda folder: _change(folder, conddp_model=1), r"format 1, of an older conddp"),
-        (lambda folder: _change(folder, conddp_model=3), r"format 3, of an older conddp"),
+        (lambda folder: _change(folder, conddp_model=4), r"format 4, of an older conddp"),
         (lambda folder: _change(folder, head={"kind": "os.system"}), "the head 'os.system', which is not registered"),
         (lambda folder: _change(folder, loss="magic"), "is damaged"),
         (lambda folder: _change(folder, transcript={}), "must be a list of releases"),
@@ -138,7 +138,7 @@ def _change(folder: Path, **entries: object) -> None:
         (lambda folder: _change(folder, transcript=[]), "promises more than its own evidence shows"),
         (lambda folder: _change(folder, transcript=[UNPROTECTED]), "promises more than its own evidence shows"),
         (lambda folder: _change(folder, schema="[label]"), "is damaged"),
-        (lambda folder: _change(folder, has_constant=False), "is damaged"),
+        (lambda folder: _change(folder, has_constant=False), "has weights of other names, shapes or types"),
         (lambda folder: _change(folder, guarantee={}), "is damaged"),
         (lambda folder: _change(folder, guarantee=[]), "is damaged"),
     ],

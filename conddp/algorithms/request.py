@@ -9,7 +9,7 @@ from conddp.algorithms.unrecorded import warn_of_joint_cost
 from conddp.data.records import Records
 from conddp.heads import HEADS, Head
 from conddp.models.result import FitResult
-from conddp.privacy.accounting import check_delta
+from conddp.privacy.accounting import check_delta, refuse_large_delta, warn_about_delta
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.fingerprint import Fingerprint
 from conddp.privacy.ledger import PrivacyLedger
@@ -69,6 +69,7 @@ class FitRequest:
             )
         algorithm, neighbouring = ALGORITHMS.resolve(self.algorithm), self._resolve_neighbouring()
         cost = algorithm.cost(self.budget)
+        refuse_large_delta(cost.delta)
         ledger = PrivacyLedger(cost, neighbouring=neighbouring) if self.ledger is None else self.ledger
         ledger.check(f"fitting with epsilon={self.epsilon:g}", cost, neighbouring, event=algorithm.expect(self.budget))
         for name, value in (
@@ -92,8 +93,10 @@ class FitRequest:
         Privacy
             Same as :meth:`~conddp.algorithms.algorithm.Algorithm.fit`. Without a ledger of the user, a second fit of
             this process on the same public columns and number of records raises a
-            :class:`~conddp.errors.PrivacyWarning` with the joint cost.
+            :class:`~conddp.errors.PrivacyWarning` with the joint cost. So does a delta above one over the number of
+            records, which is public.
         """
+        warn_about_delta(self._algorithm.cost(self.budget).delta, records.num_records)
         ledger = self.ledger
         assert ledger is not None
         try:

@@ -33,11 +33,13 @@ def init_schema(
     force: Force = False,
 ) -> None:
     """Write a draft of a schema with comments. Reads only the names and types of columns."""
-    from conddp.data.readers import read_column_types
+    from conddp.data.readers import check_header, read_column_types
     from conddp.data.schema import Schema
     from conddp.errors import SchemaError
 
-    draft = Schema.draft(read_column_types(data), label=label)
+    columns = read_column_types(data)
+    check_header(data)
+    draft = Schema.draft(columns, label=label)
     if out.exists() and not force:
         raise SchemaError(f"'{out}' exists already. Name another file with --out, or overwrite it with --force.")
     out.write_text(draft, encoding="utf-8")

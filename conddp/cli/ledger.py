@@ -35,9 +35,10 @@ def show_ledger(
     """Show what was spent, on which fits and why, and what remains."""
     from dataclasses import asdict
 
+    from conddp.models.saving import load_model
     from conddp.privacy.ledger import PrivacyLedger
 
-    ledger = PrivacyLedger.load(path / "ledger.jsonl" if path.is_dir() else path)
+    ledger = load_model(path).ledger if path.is_dir() else PrivacyLedger.load(path)
     if as_json:
         print_json(
             {

@@ -4,6 +4,8 @@ Exit codes: 0 for success, 1 for an error that conddp explains, 2 for a usage er
 """
 
 import sys
+import warnings
+from typing import Any
 
 import typer
 
@@ -13,7 +15,7 @@ from conddp.cli.ledger import init_ledger, show_ledger
 from conddp.cli.planning import compare, plan
 from conddp.cli.research import demo, reproduce
 from conddp.cli.wording import name_options
-from conddp.errors import CondDPError
+from conddp.errors import CondDPError, PrivacyWarning
 
 __all__ = ["app", "main"]
 
@@ -45,10 +47,18 @@ app.add_typer(data_app, name="data")
 def main() -> None:
     """Run the command line."""
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", PrivacyWarning)
+            warnings.showwarning = _print_warning
+            app()
     except CondDPError as error:
         print(f"{type(error).__name__}: {name_options(str(error))}", file=sys.stderr)
         sys.exit(1)
     except OSError as error:
         print(f"{error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
         sys.exit(1)
+
+
+def _print_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    """Print a warning like an error, without the place in the code."""
+    print(f"{category.__name__}: {name_options(str(message))}", file=sys.stderr)

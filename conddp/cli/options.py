@@ -96,11 +96,11 @@ def read_schema(
             raise typer.BadParameter(f"--private names '{name}' twice.")
         protected[name] = _read_bounds(bounds, option=f"--private {name}")
     columns = read_column_types(data, leave_out=[label, *protected])
-    text = [name for name, holds_numbers in columns.items() if not holds_numbers]
-    if text:
+    count = sum(not holds_numbers for holds_numbers in columns.values())
+    if count:
         raise typer.BadParameter(
-            f"columns {text} do not hold numbers. Encode them, or name the columns to use in a schema file "
-            "(conddp schema init)."
+            f"{count} of {len(columns)} columns that would be public {'does' if count == 1 else 'do'} not hold "
+            "numbers. Encode them, or name the columns to use in a schema file: `conddp schema init` lists them."
         )
     return Schema.of(
         label=label,

@@ -3,7 +3,10 @@
 A function that must not cost any budget takes :class:`PublicFeatures`, so it cannot receive a label by mistake.
 """
 
+import math
+import warnings
 from dataclasses import dataclass, field
+from datetime import date, time, timedelta
 from typing import Any
 
 import narwhals as nw
@@ -17,6 +20,7 @@ __all__ = [
     "Labels",
     "PrivateFeatures",
     "PublicFeatures",
+    "as_column",
     "as_matrix",
     "as_numbers",
     "require_public",
@@ -25,50 +29,114 @@ __all__ = [
 Matrix = NDArray[np.floating[Any]]
 
 
-def as_numbers(values: object, *, what: str) -> Matrix:
-    """Convert values to a finite float array, or raise a :class:`SchemaError` that names ``what`` but no value."""
-    array = np.asarray(values)
+def as_numbers(values: object, *, what: str, finite: bool = True) -> Matrix:
+    """Convert values to a float array, or raise a :class:`SchemaError` that names ``what`` but no value.
+
+    Numbers beyond the range of floating point become infinite.
+
+    Privacy
+        What is refused depends on types, and on missing values and text, which cannot be clamped to a range. There is
+        no warning, since its presence would depend on private values.
+
+    Parameters
+    ----------
+    values : array
+        Numbers, or text or objects that are numbers.
+    what : str
+        Name for error messages.
+    finite : bool
+        Whether to refuse infinite values too. Private values are clamped to their bounds instead.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        raise SchemaError(
+            f"{what} is a masked array, whose hidden values would be used. Replace them by a fixed value within the "
+            "declared range, with filled(value)."
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about masked elements of a list, for example
+            array = np.asarray(values)
+    except ValueError:
+        raise SchemaError(f"{what} must be rectangular: rows of the same length, with one number per cell.") from None
     if np.iscomplexobj(array):
         raise SchemaError(f"Complex data not supported: {what} must hold real numbers.")
+    if array.dtype.kind in "mM":
+        raise _refuse_times(what)
     if array.dtype.kind not in "fiub":
-        converted, holds_objects = None, False
-        try:
-            converted = array.astype(np.float64)
-        except TypeError:
-            holds_objects = True
-        except Exception:
-            pass  # cells may be objects of any kind, with errors of their own
-        # Raised outside the except block, because the original message may quote the cell.
-        if holds_objects:
-            raise TypeError(f"{what} holds objects where numbers are expected: argument must be a string or a number.")
-        if converted is None:
-            raise SchemaError(f"{what} holds text where a number is expected. Encode it as numbers, or leave it out.")
-        array = converted
+        array = _convert_cells(array, what)
     if array.dtype not in (np.float32, np.float64):
-        array = array.astype(np.float64)
-    if not np.isfinite(array).all():
+        with np.errstate(over="ignore"):
+            array = array.astype(np.float64)
+    if np.isnan(array).any() or (finite and not np.isfinite(array).all()):
         raise SchemaError(
-            f"{what} contains NaN or infinity. Impute or drop such records by a rule that does not depend on "
-            "private values."
+            f"{what} contains {'NaN or infinity' if finite else 'NaN'}. Impute or drop such records by a rule that "
+            "does not depend on private values."
         )
     return array
 
 
-def as_matrix(table: nw.DataFrame[Any]) -> Matrix:
-    """Convert a table to a matrix of finite numbers, or raise a :class:`SchemaError` that names the column."""
+def _convert_cells(array: NDArray[Any], what: str) -> NDArray[np.float64]:
+    """Convert objects and text to numbers, one at a time."""
+    problem: Exception | None = None
+    try:
+        return np.array([_convert_cell(cell) for cell in array.ravel().tolist()], dtype=np.float64).reshape(array.shape)
+    except _Time:
+        problem = _refuse_times(what)
+    except TypeError:
+        problem = TypeError(f"{what} holds objects where numbers are expected: argument must be a string or a number.")
+    except Exception:  # cells may be objects of any kind, with errors of their own
+        problem = SchemaError(f"{what} holds text where a number is expected. Encode it as numbers, or leave it out.")
+    raise problem  # outside the except blocks, because the original message may quote the cell
+
+
+class _Time(Exception):  # noqa: N818  (never leaves this file)
+    """A cell is a date or a time."""
+
+
+def _convert_cell(cell: Any) -> float:
+    if cell is None or cell is np.ma.masked or type(cell).__name__ in ("NAType", "NaTType"):  # missing, in pandas
+        return math.nan
+    if isinstance(cell, (date, time, timedelta, np.datetime64, np.timedelta64)):
+        raise _Time
+    try:
+        return float(cell)
+    except OverflowError:
+        return math.copysign(math.inf, -1 if cell < 0 else 1)
+
+
+def _refuse_times(what: str) -> SchemaError:
+    return SchemaError(
+        f"{what} holds dates or times, whose number depends on their unit. Convert them to numbers, for example to "
+        "days since a fixed date."
+    )
+
+
+def as_matrix(table: nw.DataFrame[Any], *, finite: bool = True) -> Matrix:
+    """Convert a table to a matrix of numbers, or raise a :class:`SchemaError` that names the column.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Columns of numbers.
+    finite : bool
+        Whether to refuse infinite values, as for public columns.
+    """
     if len(table) == 0 or not table.columns:
         raise SchemaError(
             f"expected a table with at least one row and one column, got {len(table)} x {len(table.columns)}."
         )
-    columns = []
-    for name, series in zip(table.columns, table.iter_columns(), strict=True):
-        kind = series.dtype
-        if not (kind.is_numeric() or kind in (nw.Boolean, nw.Object)):
-            raise SchemaError(
-                f"column '{name}' holds {type(kind).__name__} where a number is expected. Encode it as numbers."
-            )
-        columns.append(as_numbers(series.to_numpy(), what=f"column '{name}'"))
-    return np.column_stack(columns)
+    pairs = zip(table.columns, table.iter_columns(), strict=True)
+    return np.column_stack([as_column(series, what=f"column '{name}'", finite=finite) for name, series in pairs])
+
+
+def as_column(series: nw.Series[Any], *, what: str, finite: bool = True) -> Matrix:
+    """Convert a column of a table to numbers, or raise a :class:`SchemaError` that names ``what`` but no value."""
+    kind = series.dtype
+    if isinstance(kind, (nw.Datetime, nw.Date, nw.Time, nw.Duration)):
+        raise _refuse_times(what)
+    if not (kind.is_numeric() or kind in (nw.Boolean, nw.Object)):
+        raise SchemaError(f"{what} holds {type(kind).__name__} where a number is expected. Encode it as numbers.")
+    return as_numbers(series.to_numpy(), what=what, finite=finite)
 
 
 @dataclass(frozen=True)
@@ -100,7 +168,10 @@ class PublicFeatures:
 
 @dataclass(frozen=True)
 class PrivateFeatures:
-    """Private columns as an array of shape (n, d), with declared bounds. The repr never shows a value."""
+    """Private columns as an array of shape (n, d), with declared bounds. The repr never shows a value.
+
+    Infinite values are clamped to the bounds at once; other values outside are clamped by the algorithms.
+    """
 
     values: Matrix = field(repr=False)
     bounds: tuple[Bounds, ...]
@@ -120,6 +191,9 @@ class PrivateFeatures:
                 f"expected one pair of bounds for each of {self.values.shape[1]} private columns, "
                 f"got {len(self.bounds)}."
             )
+        if np.isinf(self.values).any():
+            columns = [_clamp_infinite(self.values[:, place], bounds) for place, bounds in enumerate(self.bounds)]
+            object.__setattr__(self, "values", np.column_stack(columns))
 
     def __repr__(self) -> str:
         return _describe(self)
@@ -127,17 +201,20 @@ class PrivateFeatures:
 
 @dataclass(frozen=True)
 class Labels:
-    """The label column with declared bounds. The repr never shows a value."""
+    """The label column with declared bounds. The repr never shows a value.
+
+    Infinite values are clamped to the bounds at once; other values outside are clamped by the algorithms.
+    """
 
     values: Matrix = field(repr=False)
     bounds: Bounds
     name: str = "label"
 
     def __post_init__(self) -> None:
-        values = as_numbers(self.values, what=f"label '{self.name}'")
+        values = as_numbers(self.values, what=f"label '{self.name}'", finite=False)
         if values.ndim != 1:
             raise SchemaError(f"label '{self.name}' must be one column, got an array with {values.ndim} dimensions.")
-        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "values", _clamp_infinite(values, self.bounds))
 
     def __len__(self) -> int:
         return len(self.values)
@@ -160,7 +237,10 @@ def require_public(value: object, *, function: str) -> PublicFeatures:
 
 def _set_matrix(part: PublicFeatures | PrivateFeatures, role: str) -> None:
     """Validate and store the values and names of a feature block."""
-    array = np.asarray(part.values)
+    finite = role == "public"
+    array = part.values
+    if not isinstance(array, np.ndarray):
+        array = as_numbers(array, what=f"{role} features", finite=finite)
     if array.ndim != 2:
         raise SchemaError(f"{role} features must have shape (n, d), got an array with {array.ndim} dimensions.")
     if len(array) == 0:
@@ -170,14 +250,20 @@ def _set_matrix(part: PublicFeatures | PrivateFeatures, role: str) -> None:
     if len(names) != array.shape[1]:
         raise SchemaError(f"expected one name for each of {array.shape[1]} {role} columns, got {len(names)}.")
     if len(set(names)) < len(names):
-        raise SchemaError(f"{role} columns must have different names, got {list(names)}.")
+        raise SchemaError(f"{role} columns must have different names.")
     object.__setattr__(part, "names", names)
     try:
-        object.__setattr__(part, "values", as_numbers(array, what=f"{role} features"))
+        object.__setattr__(part, "values", as_numbers(array, what=f"{role} features", finite=finite))
     except SchemaError:
         for name, column in zip(names, array.T, strict=True):
-            as_numbers(column, what=f"{role} column '{name}'")
+            as_numbers(column, what=f"{role} column '{name}'", finite=finite)
         raise
+
+
+def _clamp_infinite(values: Matrix, bounds: Bounds) -> Matrix:
+    """Replace infinite values by the bound that they exceed."""
+    infinite = np.isinf(values)
+    return np.where(infinite, bounds.clamp(values), values) if infinite.any() else values
 
 
 def _describe(part: PublicFeatures | PrivateFeatures) -> str:

@@ -1,9 +1,14 @@
-"""Readers for Parquet and CSV files. Columns are read by name, and error messages never quote a cell."""
+"""Readers for Parquet and CSV files. Columns are read by name, and error messages never quote a cell.
+
+The first line of a CSV file may be a record rather than a header. Messages therefore quote names that the user has
+given, and refer to other columns by position.
+"""
 
 import csv
 import difflib
 import io
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +21,13 @@ from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.errors import SchemaError
 
-__all__ = ["load_records", "load_features", "load_public", "read_column_types"]
+__all__ = ["check_header", "load_features", "load_public", "load_records", "read_column_types"]
+
+# What a damaged file makes pyarrow raise; all of its own exceptions are among these or derived from them.
+FAILURES = (OSError, ValueError, LookupError, TypeError, NotImplementedError, MemoryError, ArithmeticError, EOFError)
+MOST_COMPARED = 10_000  # columns among which a similar name is looked for
+LONGEST_HEADER = 1 << 24  # characters
+MISSING_MARKS = {"na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nil", "missing", "unknown", "?", "-", "--", "."}
 
 
 def load_records(path: str | Path, schema: Schema) -> Records:
@@ -35,7 +46,7 @@ def load_features(path: str | Path, schema: Schema) -> tuple[PublicFeatures, Pri
     public = as_matrix(table.select(list(schema.public))) if schema.public else np.empty((len(table), 0))
     private = None
     if schema.private:
-        values = as_matrix(table.select(list(schema.private)))
+        values = as_matrix(table.select(list(schema.private)), finite=False)
         private = PrivateFeatures(values, schema.private_bounds, schema.private)
     return PublicFeatures(public, schema.public), private
 
@@ -71,13 +82,76 @@ def read_column_types(path: str | Path, *, leave_out: Collection[str] = ()) -> d
             or pyarrow.types.is_decimal(kind)
         )
 
-    names = _read_names(Path(path))
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise SchemaError(f"column '{twice}' occurs twice in '{path}'. Give each column its own name.")
-    _check_names(Path(path), leave_out)
-    schema = _read_arrow_schema(Path(path), [name for name in names if name not in leave_out])
+    source = Path(path)
+    names = _read_names(source)
+    places = {name: number for number, name in reversed(list(enumerate(names)))}
+    for number, name in enumerate(names):
+        if places[name] < number:
+            raise SchemaError(
+                f"the {_ordinal(places[name])} and the {_ordinal(number)} column of '{source}' have the same name. If "
+                "its first line is a record, add a header. Otherwise give each column its own name."
+            )
+    _check_names(source, leave_out)
+    schema = _read_arrow_schema(source, [name for name in names if name not in leave_out])
     return {field.name: holds_numbers(field.type) for field in schema if field.name not in leave_out}
+
+
+def check_header(path: str | Path) -> None:
+    """Raise if the first line of a CSV file may be a record, so that its cells would be taken for column names.
+
+    A line of names differs from the lines below it: some columns hold numbers below their name, no cell repeats the
+    name of its column, and no name is a mark for a missing value.
+
+    Privacy
+        Compares the first line with the cells of the first block of lines. Only the outcome is shown.
+
+    Raises
+    ------
+    SchemaError
+        If the first line may be a record. The message quotes nothing from the file.
+    """
+    import pyarrow.compute
+
+    source = Path(path)
+    if source.suffix == ".parquet":
+        return  # the names are not part of the table
+    names = _read_names(source)
+    types = read_column_types(source)
+    block = _read_first_block(source)
+    repeats = any(pyarrow.compute.any(pyarrow.compute.equal(block.column(name), name)).as_py() for name in names)
+    if repeats or not any(types.values()) or any(name.strip().lower() in MISSING_MARKS for name in names):
+        raise SchemaError(
+            f"the first line of '{source}' looks like a record rather than a header. If it is a record, add a line of "
+            "column names above it. If it is a header, make sure that it has no name such as NA, that no name is also "
+            "a cell of its column, and that some column holds numbers."
+        )
+
+
+def _ordinal(number: int) -> str:
+    """Position of a column, in words; positions count from 0 here and from 1 in the words."""
+    place = number + 1
+    suffix = "th" if place % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
+    return f"{place:,}{suffix}"
+
+
+def _read_first_block(source: Path) -> Any:
+    """First lines of a CSV file below its header, as text."""
+    import pyarrow.csv
+
+    block = None
+    try:
+        kinds = dict.fromkeys(_read_names(source), pyarrow.string())
+        options = pyarrow.csv.ConvertOptions(column_types=kinds, include_columns=list(kinds))
+        with pyarrow.csv.open_csv(source, convert_options=options) as reader:
+            block = reader.schema.empty_table()
+            block = pyarrow.Table.from_batches([reader.read_next_batch()])
+    except StopIteration:
+        pass  # no line below the header
+    except FAILURES:
+        block = None
+    if block is None:
+        raise SchemaError(f"the data file '{source}' is empty, or not a valid {source.suffix or 'CSV'} file.")
+    return block
 
 
 def _read_names(source: Path) -> list[str]:
@@ -88,14 +162,16 @@ def _read_names(source: Path) -> list[str]:
         raise SchemaError(f"the data file '{source}' does not exist.")
     if source.is_dir():
         raise SchemaError(f"'{source}' is a folder. Give a Parquet or CSV file.")
+    if not source.is_file():
+        raise SchemaError(f"'{source}' is a pipe or a device. Give a Parquet or CSV file.")
     names: list[str] = []
     try:
         if source.suffix == ".parquet":
             return list(pyarrow.parquet.read_schema(source).names)
         with pyarrow.input_stream(str(source), compression="detect") as stream:
-            line = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="").readline()
-            names = next(csv.reader([line], strict=True), [])
-    except (pyarrow.ArrowInvalid, OSError, UnicodeDecodeError, csv.Error):
+            line = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="").readline(LONGEST_HEADER)
+            names = next(csv.reader([line], strict=True), []) if len(line) < LONGEST_HEADER else []
+    except (*FAILURES, csv.Error):
         pass  # raised below, outside the except block, because the original message may quote a line of the file
     if not names:
         raise SchemaError(f"the data file '{source}' is empty, or not a valid {source.suffix or 'CSV'} file.")
@@ -121,7 +197,7 @@ def _read_arrow_schema(source: Path, names: Sequence[str]) -> Any:
             options = pyarrow.csv.ConvertOptions(include_columns=list(names))
             with pyarrow.csv.open_csv(source, convert_options=options) as reader:
                 found = reader.schema
-    except (pyarrow.ArrowInvalid, OSError, UnicodeDecodeError):
+    except FAILURES:
         pass  # raised below, outside the except block, because the original message quotes a line of the file
     if found is None:
         raise SchemaError(f"the data file '{source}' is empty, or not a valid {source.suffix or 'CSV'} file.")
@@ -148,14 +224,16 @@ def _looks_like_data(text: str) -> bool:
 def _check_names(source: Path, names: Collection[str]) -> None:
     """Raise unless a file has each of these columns exactly once."""
     present = _read_names(source)
+    counts = Counter(present)
     for name in names:
-        if name not in present:
-            near = difflib.get_close_matches(name.lower(), {each.lower(): each for each in present}, n=1)
-            hint = next((f" Did you mean '{each}'?" for each in present if [each.lower()] == near), "")
+        if not counts[name]:
+            near = difflib.get_close_matches(name.lower(), [each.lower() for each in present[:MOST_COMPARED]], n=1)
+            places = [number for number, each in enumerate(present) if [each.lower()] == near]
+            hint = f" Did you mean the {_ordinal(places[0])} column?" if places else ""
             raise SchemaError(
                 f"column '{name}' is declared but not among the {len(present)} columns of '{source}'.{hint}"
             )
-        if present.count(name) > 1:
+        if counts[name] > 1:
             raise SchemaError(f"column '{name}' occurs twice in '{source}'. Give each column its own name.")
 
 
@@ -172,7 +250,7 @@ def _read_table(source: Path, names: Sequence[str]) -> Any:
         else:
             options = pyarrow.csv.ConvertOptions(include_columns=list(names))
             table = pyarrow.csv.read_csv(source, convert_options=options)
-    except (pyarrow.ArrowInvalid, OSError):
+    except FAILURES:
         pass  # raised below, outside the except block, because the original message quotes a line of the file
     if table is None:
         raise SchemaError(

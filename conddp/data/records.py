@@ -57,20 +57,22 @@ class Records:
         for column in schema.columns:
             if column.name not in names:
                 raise SchemaError(
-                    f"column '{column.name}' is in the schema but not in the table. The table has: {names}."
+                    f"column '{column.name}' is in the schema but not among the {len(names)} columns of the table."
                 )
         if len(table) == 0:
             raise SchemaError("the table has no rows.")
 
-        def read(columns: Sequence[str]) -> Matrix:
-            return as_matrix(table.select(list(columns))) if columns else np.empty((len(table), 0))
+        def read(columns: Sequence[str], *, finite: bool) -> Matrix:
+            return as_matrix(table.select(list(columns)), finite=finite) if columns else np.empty((len(table), 0))
 
         return cls(
-            public=PublicFeatures(read(schema.public), schema.public),
+            public=PublicFeatures(read(schema.public, finite=True), schema.public),
             private=(
-                PrivateFeatures(read(schema.private), schema.private_bounds, schema.private) if schema.private else None
+                PrivateFeatures(read(schema.private, finite=False), schema.private_bounds, schema.private)
+                if schema.private
+                else None
             ),
-            label=Labels(read([schema.label.name])[:, 0], schema.label_bounds, schema.label.name),
+            label=Labels(read([schema.label.name], finite=False)[:, 0], schema.label_bounds, schema.label.name),
         )
 
     def take(self, index: NDArray[np.intp]) -> "Records":

@@ -1,6 +1,7 @@
 """Schema of a table: the role of each column, and declared bounds for the label and private columns."""
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,8 +10,12 @@ from pathlib import Path
 
 from conddp.bounds import Bounds
 from conddp.errors import SchemaError
+from conddp.stored import read_bytes
 
 __all__ = ["Column", "Role", "Schema"]
+
+
+LARGEST_SCHEMA = 1 << 24  # bytes
 
 
 class Role(Enum):
@@ -119,8 +124,10 @@ class Schema:
         """Parse TOML text with tables ``[label]``, ``[public]`` and ``[private.NAME]``."""
         try:
             content = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise SchemaError(f"the schema is not valid TOML: {error}.") from None
+        except (ValueError, RecursionError) as error:
+            place = re.search(r"\(at (line \d+, column \d+|end of document)\)", str(error))
+            where = f" at {place[1]}" if place else ""  # without the rest, which quotes the file: it may be a table
+            raise SchemaError(f"the schema is not valid TOML{where}.") from None
         unknown = sorted(set(content) - {"label", "public", "private"})
         if unknown:
             raise SchemaError(f"the schema has unknown tables {unknown}. Expected [label], [public], [private.NAME].")
@@ -166,7 +173,7 @@ class Schema:
             data.
         """
         if label is not None and label not in columns:
-            raise SchemaError(f"label '{label}' is not among the columns: {list(columns)}.")
+            raise SchemaError(f"label '{label}' is not among the {len(columns)} columns.")
         numeric = [name for name, holds_numbers in columns.items() if holds_numbers and name != label]
         text = [name for name, holds_numbers in columns.items() if not holds_numbers]
         lines = [
@@ -199,9 +206,11 @@ class Schema:
     def load(cls, path: str | Path) -> "Schema":
         """Load a schema from a TOML file."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
-        except OSError as error:
-            raise SchemaError(f"the schema file '{path}' cannot be read: {error.strerror}.") from None
+            text = read_bytes(Path(path), at_most=LARGEST_SCHEMA).decode("utf-8")
+        except UnicodeDecodeError:
+            raise SchemaError(f"the schema file '{path}' is not a text file in UTF-8.") from None
+        except SchemaError as error:
+            raise SchemaError(f"the schema file {error}") from None
         return cls.from_toml(text)
 
     def write(self, path: str | Path) -> None:

@@ -15,6 +15,7 @@ array of shape (K, P), and activations have shape (K, width, n). The code uses t
 and torch tensors.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -99,7 +100,7 @@ class Layout:
     def __post_init__(self) -> None:
         spans, start = {}, 0
         for name, shape in self.shapes.items():
-            stop = start + int(np.prod(shape))
+            stop = start + math.prod(shape)
             spans[name] = slice(start, stop)
             start = stop
         object.__setattr__(self, "spans", spans)
@@ -107,7 +108,7 @@ class Layout:
     @property
     def size(self) -> int:
         """Number of parameters P."""
-        return sum(int(np.prod(shape)) for shape in self.shapes.values())
+        return sum(math.prod(shape) for shape in self.shapes.values())
 
     def views(self, parameters: Array) -> dict[str, Array]:
         """Return named weights of shape (K, ...) that share memory with ``parameters`` of shape (K, P)."""

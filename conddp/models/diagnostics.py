@@ -1,8 +1,10 @@
 """Diagnostics of a fit, computed from public and released numbers only."""
 
-from collections.abc import Mapping
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from conddp.stored import decode, require
 
 __all__ = ["Diagnostics"]
 
@@ -36,10 +38,24 @@ class Diagnostics:
     coefficient_deviations: tuple[float, ...] = ()
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> "Diagnostics":
-        """Read diagnostics from their stored form."""
-        return cls(**{name: tuple(values) for name, values in stored.items()})
+    def from_json(cls, stored: Any) -> "Diagnostics":
+        """Read diagnostics from their stored form.
+
+        Raises
+        ------
+        SchemaError
+            If it is not what :meth:`to_json` gives.
+        """
+        made: Diagnostics = decode(cls, stored, "diagnostics")
+        require(
+            len(made.distances) == len(made.steps)
+            and len(made.residual_deviations) in (0, len(made.steps))
+            and min((*made.distances, *made.residual_deviations, *made.coefficient_deviations), default=0.0) >= 0,
+            "'diagnostics' must have a distance of at least 0 for each step, and no negative standard deviation",
+        )
+        return made
 
     def to_json(self) -> dict[str, Any]:
-        """Return the diagnostics in their stored form."""
-        return {name: list(values) for name, values in asdict(self).items()}
+        """Return the diagnostics in their stored form. Values that are not finite are not known, and left out."""
+        kept = {name: list(values) if all(map(math.isfinite, values)) else [] for name, values in asdict(self).items()}
+        return kept if len(kept["distances"]) == len(kept["steps"]) else Diagnostics().to_json()

@@ -4,47 +4,55 @@
 
     model.safetensors   weights, by name
     model.json          format, head, loss, schema, guarantee, settings, diagnostics, transcript of the releases,
-                        statistics of public columns, versions, and the digest of the weights
+                        statistics of public columns, versions, and digests of all three files
     ledger.jsonl        read-only copy of the ledger
 
 A model folder contains nothing private: the weights have been released under the guarantee, and the rest is public. It
-contains no code, and loading does not unpickle anything.
+contains no code, and loading does not unpickle anything. Loading expects any file to be damaged or altered: every value
+is checked, and the guarantee against its own evidence. The digests reveal accidents and careless edits. They are no
+signature: whoever may write to the folder can replace all of it.
 """
 
 import hashlib
 import json
+import math
 import os
 import platform
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from conddp.bounds import Bounds
 from conddp.data.schema import Schema
-from conddp.errors import CondDPError, PrivacyError
+from conddp.errors import CondDPError, LedgerError, PrivacyError, SchemaError
 from conddp.heads import HEADS, Head
+from conddp.heads.head import Layout
 from conddp.losses import LOSSES
 from conddp.models.diagnostics import Diagnostics
+from conddp.models.evidence import check_evidence
 from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
 from conddp.privacy.budget import PrivacyBudget
-from conddp.privacy.composition import check_cost
+from conddp.privacy.composition import describe_transcript
 from conddp.privacy.guarantee import Guarantee
 from conddp.privacy.ledger import PrivacyLedger
-from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.transcript import Transcript
+from conddp.stored import LARGEST_FILE, decode, decode_settings, parse_json, read_bytes, require
 from conddp.theory.design import Design
 
 __all__ = ["ModelFileError", "check_folder", "load_model", "save_model"]
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 WEIGHTS, RECORD, LEDGER = "model.safetensors", "model.json", "ledger.jsonl"
+LONGEST_HEADER = 1 << 24  # bytes of names and shapes before the weights
+LONGEST_REASON = 300  # characters of what is wrong with a file
+DAMAGES = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
 
 class ModelFileError(CondDPError, ValueError):
@@ -68,29 +76,35 @@ def save_model(folder: str | Path, result: FitResult) -> Path:
 
     folder = Path(folder)
     check_folder(folder)
+    check_evidence(result)
     model = result.model
+    if not np.isfinite(model.parameters).all():
+        raise ModelFileError("the weights of the model are not finite. The fit has diverged and cannot be used.")
     weights = {name: np.ascontiguousarray(view[0]) for name, view in model.layout.views(model.parameters[None]).items()}
     blob = save(weights)
     record = {
         "conddp_model": FORMAT_VERSION,
-        "weights": f"sha256:{hashlib.sha256(blob).hexdigest()}",
+        "weights": _digest(blob),
         "head": {"kind": type(model.head).__name__, **_init_fields(model.head)},
         "loss": model.loss.name,
         "has_constant": model.has_constant,
         "schema": result.schema.to_toml(),
-        "guarantee": _describe_guarantee(result.guarantee),
+        "guarantee": _describe_guarantee(result),
         "settings": dict(result.settings),
         "diagnostics": result.diagnostics.to_json(),
         "transcript": result.transcript.to_json(),
-        "design": None if result.design is None else result.design.to_json(),
+        "design": _describe_design(result.design),
         "feature_order": list(result.feature_order),
         "versions": _list_versions(),
     }
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:
         (temporary / WEIGHTS).write_bytes(blob)
-        (temporary / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         result.ledger.write_copy(temporary / LEDGER)
+        content = sign_record({**record, "ledger": _digest((temporary / LEDGER).read_bytes())})
+        if len(content) > LARGEST_FILE:
+            raise ModelFileError(f"{RECORD} would have {len(content):,} bytes, more than can be loaded again.")
+        (temporary / RECORD).write_bytes(content)
         temporary.chmod(0o755)
         os.rename(temporary, folder)
     except BaseException:
@@ -118,9 +132,6 @@ def load_model(folder: str | Path) -> FitResult:
     ModelFileError
         If a file is missing or damaged, or if this version of conddp cannot read the format.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
     folder = Path(folder)
     if not folder.is_dir():
         hint = " Give the folder, not a file in it." if folder.exists() else ""
@@ -128,64 +139,112 @@ def load_model(folder: str | Path) -> FitResult:
     if not (folder / RECORD).exists():
         raise ModelFileError(f"'{folder}' is not the folder of a saved model: it has no {RECORD}.")
     record = _read_record(folder / RECORD)
-    blob = _read_bytes(folder / WEIGHTS)
-    if f"sha256:{hashlib.sha256(blob).hexdigest()}" != record.get("weights"):
-        raise ModelFileError(
-            f"'{folder / WEIGHTS}' does not belong to its {RECORD}, or is damaged. Restore the folder."
-        )
     try:
-        head = _make_head(record["head"])
-        schema = Schema.from_toml(record["schema"])
-        has_constant = bool(record["has_constant"])
-        layout = head.layout(len(schema.public) + has_constant, len(schema.private))
-        parameters = np.zeros((1, layout.size))
-        stored = load(blob)
-        for name, view in layout.views(parameters).items():
-            view[0] = stored[name]
-        loss = LOSSES[record["loss"]]
-        model = FittedModel(head, layout, parameters[0], has_constant, schema.label_bounds, schema.private_bounds, loss)
-        guarantee = _make_guarantee(record["guarantee"])
-        settings, versions = record["settings"], record["versions"]
-        diagnostics, transcript = (
-            Diagnostics.from_json(record["diagnostics"]),
-            Transcript.from_json(record["transcript"]),
-        )
-        design = None if record["design"] is None else Design.from_json(record["design"])
-        order = tuple(record["feature_order"])
-        if order and sorted(order) != sorted([*schema.public, *schema.private]):
-            raise ValueError("feature_order does not list the columns of the schema")
-    except ModelFileError:
+        result = _make_result(record, folder)
+    except (ModelFileError, LedgerError):
         raise
-    except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError, SafetensorError) as error:
-        raise ModelFileError(f"'{folder / RECORD}' is damaged: {error}. Restore the folder.") from error
-    ledger = PrivacyLedger.load(folder / LEDGER)
+    except DAMAGES as error:
+        reason = str(error).rstrip(".")[:LONGEST_REASON]
+        raise ModelFileError(f"'{folder / RECORD}' is damaged: {reason}. Restore the folder.") from None
     try:
-        check_cost(transcript, guarantee.budget, guarantee.neighbouring)
-        _check_agreement(guarantee, schema, ledger)
-    except (PrivacyError, ArithmeticError, MemoryError, ValueError) as error:
-        raise ModelFileError(f"'{folder / RECORD}' promises more than its own evidence shows: {error}") from None
-    return FitResult(model, guarantee, settings, diagnostics, transcript, schema, ledger, design, versions, order)
+        check_evidence(result)
+    except (PrivacyError, *DAMAGES) as error:
+        raise ModelFileError(
+            f"'{folder / RECORD}' promises more than its own evidence shows: {error} Restore the "
+            "folder, and do not rely on its guarantee."
+        ) from None
+    return result
 
 
-def _check_agreement(guarantee: Guarantee, schema: Schema, ledger: PrivacyLedger) -> None:
-    """Raise unless a guarantee is about the columns of the schema and was paid for on the ledger."""
-    columns = (schema.label.name, schema.label_bounds, schema.public, schema.private)
-    if columns != (guarantee.label, guarantee.label_bounds, guarantee.public_columns, guarantee.private_columns):
-        raise ValueError("the guarantee is about other columns or bounds than the schema.")
-    if guarantee.neighbouring is not ledger.neighbouring:
-        raise ValueError("the guarantee and the ledger state different neighbouring relations.")
-    if not any(entry.cost == guarantee.budget for entry in ledger.entries):
-        raise ValueError("no entry of the ledger has the cost of the guarantee.")
-    texts = (guarantee.mechanism, guarantee.choice)
-    if not isinstance(guarantee.seeded, bool) or not all(isinstance(text, str) for text in texts):
-        raise ValueError("the guarantee has fields of the wrong type.")
+def _make_result(record: Mapping[str, Any], folder: Path) -> FitResult:
+    """Decode a record and read the other files of its folder."""
+    schema = Schema.from_toml(decode(str, record["schema"], "schema"))
+    head = _make_head(record["head"])
+    has_constant = decode(bool, record["has_constant"], "has_constant")
+    layout = head.layout(len(schema.public) + has_constant, len(schema.private))
+    parameters = _read_weights(folder, layout, record["weights"])
+    loss = LOSSES[record["loss"]]
+    model = FittedModel(head, layout, parameters, has_constant, schema.label_bounds, schema.private_bounds, loss)
+    transcript = Transcript.from_json(record["transcript"])
+    order = decode(tuple[str, ...], record["feature_order"], "feature_order")
+    require(
+        not order or sorted(order) == sorted([*schema.public, *schema.private]),
+        "feature_order does not list the columns of the schema",
+    )
+    diagnostics = Diagnostics.from_json(record["diagnostics"])
+    require(
+        len(diagnostics.coefficient_deviations) in (0, len(schema.public) + len(schema.private) + 1),
+        "diagnostics do not list a standard deviation for every coefficient",
+    )
+    ledger = PrivacyLedger.load(folder / LEDGER)
+    if _digest(read_bytes(folder / LEDGER)) != record["ledger"]:
+        raise ModelFileError(_not_of_this_record(folder / LEDGER))
+    return FitResult(
+        model,
+        _make_guarantee(record["guarantee"], transcript),
+        decode_settings(record["settings"], "settings"),
+        diagnostics,
+        transcript,
+        schema,
+        ledger,
+        None if record["design"] is None else Design.from_json(record["design"]),
+        decode(Mapping[str, str], record["versions"], "versions"),
+        order,
+    )
+
+
+def _read_weights(folder: Path, layout: Layout, digest: object) -> NDArray[np.float64]:
+    """Read the parameters. Nothing is allocated for shapes that the file does not have."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    path = folder / WEIGHTS
+    try:
+        blob = read_bytes(path, at_most=8 * layout.size + LONGEST_HEADER)
+        if _digest(blob) != digest:
+            raise ModelFileError(_not_of_this_record(path))
+        stored = load(blob)
+    except SchemaError as error:
+        raise ModelFileError(str(error)) from None
+    except SafetensorError:
+        raise ModelFileError(f"'{path}' is damaged. Restore the folder.") from None
+    found = {name: (weights.dtype, weights.shape) for name, weights in stored.items()}
+    if found != {name: (np.dtype(np.float64), tuple(shape)) for name, shape in layout.shapes.items()}:
+        raise ModelFileError(
+            f"'{path}' has weights of other names, shapes or types than {RECORD} describes. Restore the folder."
+        )
+    parameters = np.concatenate([stored[name].ravel() for name in layout.shapes])
+    if not np.isfinite(parameters).all():
+        raise ModelFileError(f"'{path}' has weights that are not finite. Restore the folder.")
+    return parameters
+
+
+def _not_of_this_record(path: Path) -> str:
+    return f"'{path}' does not belong to its {RECORD}, or is damaged. Restore the folder."
+
+
+def _digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def sign_record(record: Mapping[str, Any]) -> bytes:
+    """Return a record as JSON, with the digest of everything else in it."""
+    return (json.dumps({**record, "digest": _digest_record(record)}, indent=2) + "\n").encode()
+
+
+def _digest_record(record: Mapping[str, Any]) -> str:
+    rest = {name: value for name, value in record.items() if name != "digest"}
+    return _digest(json.dumps(rest, sort_keys=True).encode())
 
 
 def _read_record(path: Path) -> dict[str, Any]:
-    content = _read_bytes(path)
     try:
-        record = json.loads(content)
-    except (ValueError, RecursionError):
+        content = read_bytes(path)
+    except SchemaError as error:
+        raise ModelFileError(str(error)) from None
+    try:
+        record = parse_json(content)
+    except SchemaError:
         raise ModelFileError(f"'{path}' is not valid JSON. Restore the folder.") from None
     if not isinstance(record, dict) or not isinstance(record.get("conddp_model"), int):
         raise ModelFileError(f"'{path}' is not the record of a conddp model.")
@@ -199,48 +258,66 @@ def _read_record(path: Path) -> dict[str, Any]:
             f"'{path}' has format {record['conddp_model']}, of an older conddp than this one, which reads "
             f"{FORMAT_VERSION}. Predict with the version that is named in it."
         )
+    if record.get("digest") != _digest_record(record):
+        raise ModelFileError(f"'{path}' was changed after it had been saved, or is damaged. Restore the folder.")
     return record
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ModelFileError(f"'{path}' cannot be read: {error.strerror}.") from None
 
 
 def _init_fields(value: Any) -> dict[str, Any]:
     return {each.name: getattr(value, each.name) for each in fields(value) if each.init}
 
 
-def _make_head(stored: Mapping[str, Any]) -> Head:
-    kind = HEADS.find_class(stored["kind"])
+def _make_head(stored: Any) -> Head:
+    settings = decode_settings(stored, "head")
+    name = decode(str, settings.pop("kind", None), "head.kind")
+    kind = HEADS.find_class(name)
     if kind is None:
         raise ModelFileError(
-            f"the model has the head {stored['kind']!r}, which is not registered here. If it is your own, add it to "
-            "conddp.heads.HEADS in Python before loading."
+            f"the model has the head {name[:LONGEST_REASON]!r}, which is not registered here. If it is your own, add "
+            "it to conddp.heads.HEADS in Python before loading."
         )
-    return kind(**{name: value for name, value in stored.items() if name != "kind"})
+    return kind(**settings)
 
 
-def _describe_guarantee(guarantee: Guarantee) -> dict[str, Any]:
-    described = asdict(guarantee)
-    described["neighbouring"] = guarantee.neighbouring.value
-    return {**described, "text": str(guarantee)}
+def _describe_guarantee(result: FitResult) -> dict[str, Any]:
+    """Return the stored form of a guarantee. Of its text, only what the transcript does not give is read again."""
+    described = asdict(result.guarantee)
+    generated = describe_transcript(result.transcript, result.guarantee.neighbouring)
+    note = described.pop("mechanism").removeprefix(generated).strip()
+    described["neighbouring"] = result.guarantee.neighbouring.value
+    return {**described, "note": note, "text": str(result.guarantee)}
 
 
-def _make_guarantee(stored: Mapping[str, Any]) -> Guarantee:
-    values = {name: value for name, value in stored.items() if name != "text"}
-    return Guarantee(
-        **{
-            **values,
-            "budget": PrivacyBudget(**values["budget"]),
-            "neighbouring": Neighbouring(values["neighbouring"]),
-            "label_bounds": Bounds(**values["label_bounds"]),
-            "public_columns": tuple(values["public_columns"]),
-            "private_columns": tuple(values["private_columns"]),
-        }
-    )
+def _make_guarantee(stored: Any, transcript: Transcript) -> Guarantee:
+    values = decode_settings(stored, "guarantee")
+    budget, note = values.pop("budget", None), decode(str, values.pop("note", None), "guarantee.note")
+    values.pop("text", None)  # for people who open the file; it is always made anew from the fields
+    placeholder = {"epsilon": 0.0, "delta": 0.0}
+    guarantee: Guarantee = decode(Guarantee, {**values, "budget": placeholder, "mechanism": ""}, "guarantee")
+    generated = describe_transcript(transcript, guarantee.neighbouring)
+    mechanism = " ".join(filter(None, (generated, note)))
+    made = replace(guarantee, budget=_make_budget(budget), mechanism=mechanism)
+    require(made.num_records >= 1, "'guarantee.num_records' must be at least 1")
+    return made
+
+
+def _make_budget(stored: Any) -> PrivacyBudget:
+    """Decode a budget, whose epsilon may be infinite."""
+    unlimited = isinstance(stored, dict) and stored.get("epsilon") == math.inf
+    made: PrivacyBudget = decode(PrivacyBudget, {**stored, "epsilon": 0.0} if unlimited else stored, "guarantee.budget")
+    return replace(made, epsilon=math.inf) if unlimited else made
+
+
+def _describe_design(design: Design | None) -> dict[str, Any] | None:
+    """Return the stored form of a design, or None if it has numbers that could not be read again."""
+    if design is None:
+        return None
+    stored = design.to_json()
+    try:
+        Design.from_json(json.loads(json.dumps(stored)))
+    except SchemaError:
+        return None
+    return stored
 
 
 def _list_versions() -> dict[str, str]:

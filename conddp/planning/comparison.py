@@ -17,12 +17,12 @@ from conddp.errors import CondDPError, NotCalibrated, PrivacyError, SchemaError
 from conddp.heads import HEADS
 from conddp.labels.simulation import FAMILIES, simulate
 from conddp.planning.budgets import DELTA, EPSILONS
-from conddp.planning.decoding import decode, require
 from conddp.planning.runner import ProgressCallback, run_cells
-from conddp.privacy.accounting import check_delta
+from conddp.privacy.accounting import check_delta, refuse_large_delta, warn_about_delta
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
+from conddp.stored import decode, require
 
 __all__ = ["Comparison", "compare_algorithms"]
 
@@ -213,6 +213,8 @@ def compare_algorithms(
         one_of(ALGORITHMS, algorithm=name)
     one_of(HEADS, head=head)
     check_delta(delta)
+    refuse_large_delta(delta)
+    warn_about_delta(delta, len(public_features.values))
     positive_integer(num_draws=num_draws)
     algorithms, epsilons = tuple(dict.fromkeys(algorithms)), tuple(sorted(set(map(float, epsilons))))
     sample = _sample(public_features)

@@ -9,10 +9,10 @@ from conddp.data.parts import PublicFeatures
 from conddp.data.schema import Schema
 from conddp.planning.budgets import DELTA, EPSILONS
 from conddp.planning.comparison import Comparison, compare_algorithms
-from conddp.planning.decoding import decode, require
 from conddp.planning.runner import ProgressCallback
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
+from conddp.stored import decode, require
 from conddp.theory.design import Design
 
 __all__ = ["Plan", "make_plan"]
@@ -128,16 +128,7 @@ class Plan:
             and (comparison.num_records, comparison.num_public) == (design.num_records, len(design.columns)),
             "schema, design and comparison of the plan are not of the same data",
         )
-        values = (*design.singular_values, *design.scaled_singular_values)
-        costs = (design.plain_cost, design.scaled_cost, design.conditioned_cost)
-        improvement = (design.improvement.exact_best, design.improvement.exact_worst)
-        require(
-            design.rank >= 1
-            and len(design.singular_values) >= 1
-            and len(design.deviations) == len(design.columns)
-            and min(*values, *costs, *improvement) > 0,
-            "'plan.design' does not describe columns: a rank, singular value, cost or factor is not above 0",
-        )
+        design.check()
         return plan
 
     def to_json(self) -> dict[str, Any]:

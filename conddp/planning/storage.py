@@ -6,6 +6,7 @@ from pathlib import Path
 from conddp.errors import SchemaError
 from conddp.planning.comparison import Comparison
 from conddp.planning.plan import Plan
+from conddp.stored import parse_json, read_bytes
 
 __all__ = ["load_record", "save_record"]
 
@@ -31,15 +32,14 @@ def load_record(path: Path) -> Plan | Comparison:
     SchemaError
         If the file is missing or damaged, or its format is newer than this version reads.
     """
+    content = read_bytes(path)
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SchemaError(f"'{path}' cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError):
+        stored = parse_json(content)
+    except SchemaError:
         raise SchemaError(f"'{path}' is not valid JSON.") from None
     kinds = [kind for kind in KINDS if isinstance(stored, dict) and kind in stored]
     version = stored.pop(kinds[0]) if len(kinds) == 1 else None
-    if not isinstance(version, int):
+    if not isinstance(version, int) or isinstance(version, bool):
         raise SchemaError(f"'{path}' is neither a plan nor a comparison that conddp has written.")
     if version > FORMAT_VERSION:
         raise SchemaError(

@@ -17,6 +17,7 @@ the whole proof. The supplement of dp-accounting cites Proposition 13 of arXiv 2
 
 import functools
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -26,7 +27,7 @@ from scipy.special import log_ndtr
 
 from conddp._validate import in_range, positive, positive_integer
 from conddp.cache import ContentCache, cache_folder
-from conddp.errors import NotCalibrated
+from conddp.errors import NotCalibrated, PrivacyWarning
 from conddp.privacy.neighbouring import Neighbouring
 
 __all__ = [
@@ -39,13 +40,19 @@ __all__ = [
     "compute_gaussian_delta",
     "compute_gaussian_epsilon",
     "compute_sampled_delta",
+    "refuse_large_delta",
+    "warn_about_delta",
 ]
 
 COARSEST_INTERVAL = 1e-3  # of the privacy loss grid; the discretisation error is absolute and on the safe side
 FINEST_INTERVAL = 1e-7
 TIGHTNESS = 1e-3  # refine until the relative change of epsilon is below this
+LARGEST_DELTA = 0.1  # of a fit
 SMALLEST_EPSILON = 1e-6  # smallest epsilon for which noise is calibrated
 CALIBRATIONS = "calibrations-v2.jsonl"  # in the cache folder
+LOOSEST = 0.99  # a calibration that spends less than this fraction of epsilon is not believed to be ours
+FARTHEST = 4.0  # factor between a calibration and its limit for many steps; beyond, an evaluation could take hours
+SMALLEST_MULTIPLIER, MOST_RUNS = 0.02, 256  # limits of what a transcript may ask the accountant to compose
 _SAFETY = 1e-7  # relative margin for errors of root finding and of the normal distribution function
 
 
@@ -185,7 +192,8 @@ def calibrate_noise_multiplier(
 
     Privacy
         Reads no data. The result never gives less privacy than requested. It is within 0.1 % of the smallest
-        noise multiplier that the accountant can certify.
+        noise multiplier that the accountant can certify. Results are kept in a file; one that is found there is used
+        only after the accountant has confirmed it.
 
     Examples
     --------
@@ -210,17 +218,32 @@ def calibrate_noise_multiplier(
         "neighbouring": neighbouring.value,
         "accountant": f"dp-accounting {version('dp-accounting')}",
     }
-    cached = cache.get(key)
-    if cached is not None:
-        return float(cached)
 
     def event(noise_multiplier: float) -> GaussianEvent:
         return GaussianEvent(noise_multiplier, num_steps, sampling_probability, neighbouring)
 
     guess = _central_limit_noise_multiplier(mu, num_steps, sampling_probability, neighbouring)
+    cached = cache.get(key)
+    if isinstance(cached, float) and guess / FARTHEST <= cached <= guess * FARTHEST:
+        if _is_calibrated(event(cached), float(epsilon), float(delta)):
+            return cached
     found = _calibrate_by_pld(event, epsilon, delta, guess=guess)
     cache.put(key, found)
     return found
+
+
+@functools.lru_cache(maxsize=256)  # the same run is often repeated
+def _is_calibrated(event: GaussianEvent, epsilon: float, delta: float) -> bool:
+    """Whether a run spends at most epsilon, and not much less; one evaluation if the coarsest grid shows it."""
+    spent, interval = math.inf, COARSEST_INTERVAL
+    while interval >= FINEST_INTERVAL:
+        finer = _compute_epsilon_by_pld(event, delta, interval)
+        if finer <= epsilon:
+            return finer >= LOOSEST * epsilon
+        if spent - finer <= TIGHTNESS * finer:  # a finer grid would not lower the bound
+            return False
+        spent, interval = finer, interval / 10
+    return False
 
 
 def _bisect(rising: Callable[[float], float], low: float, high: float) -> float:
@@ -248,6 +271,30 @@ def check_delta(delta: float) -> None:
         )
 
 
+def refuse_large_delta(delta: float) -> None:
+    """Raise ValueError if delta is so large that it protects nobody in a table of any size."""
+    if delta >= LARGEST_DELTA:
+        raise ValueError(
+            f"delta must be below {LARGEST_DELTA:g}, got delta={delta!r}: releasing every record with this probability "
+            "would satisfy the guarantee. Choose delta well below one over the number of records."
+        )
+
+
+def warn_about_delta(delta: float, num_records: int) -> None:
+    """Warn if delta exceeds one over the number of records, which is public."""
+    if delta * num_records <= 1.0:
+        return
+    amount = delta * num_records
+    expected = "a record" if amount < 1.5 else "a few records" if amount < 10 else f"about {amount:,.0f} records"
+    choice = 10.0 ** math.floor(math.log10(0.1 / num_records))
+    warnings.warn(
+        f"with delta={delta:g} and {num_records:,} records, releasing {expected} outright would satisfy the guarantee. "
+        f"Choose delta well below one over the number of records, such as {choice:g}.",
+        PrivacyWarning,
+        stacklevel=4,  # the call of fit
+    )
+
+
 def _central_limit_noise_multiplier(
     mu: float, num_steps: int, sampling_probability: float, neighbouring: Neighbouring
 ) -> float:
@@ -270,9 +317,30 @@ def compute_sampled_delta(events: Iterable[GaussianEvent], epsilon: float, inter
     All runs must use the same neighbouring relation.
 
     Privacy
-        Reads no data. The result is an upper bound for every grid interval.
+        Reads no data. The result is an upper bound for every grid interval. It is 1 for runs that spend far more than
+        ``epsilon``, because their distributions would not fit into memory.
     """
+    events = list(events)
+    if len(events) > MOST_RUNS or min(event.noise_multiplier for event in events) < SMALLEST_MULTIPLIER:
+        return 1.0
+    if sum(_bound_mean_loss(event) for event in events) > 4 * epsilon + 100:
+        return 1.0
     return float(compose_runs(events, interval).get_delta(epsilon))
+
+
+def _bound_mean_loss(event: GaussianEvent) -> float:
+    """Bound on the mean privacy loss of a run.
+
+    The divergence of two mixtures is at most the weight of the components that differ times their divergence, and at
+    most the chi-square divergence of the mixtures, in which the weight is squared.
+    """
+    q, inverse_variance = event.sampling_probability, event.noise_multiplier**-2.0
+    by_components = q * event.neighbouring.sensitivity(1.0) ** 2 * inverse_variance / 2
+    if q == 1.0 or inverse_variance > 100:
+        return float(event.num_steps * by_components)
+    replaced = event.neighbouring is Neighbouring.REPLACE
+    spread = 4 * math.sinh(inverse_variance) / (1 - q) if replaced else math.expm1(inverse_variance)
+    return float(event.num_steps * min(by_components, q**2 * spread))
 
 
 def _compute_epsilon_by_pld(event: GaussianEvent, delta: float, interval: float) -> float:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 __all__ = ["PrivacyBudget"]
 
+LARGEST = 1e300
 _ROUNDING = 1e-9  # relative tolerance, so that a cost of 0.1 + 0.2 fits into a budget of 0.3
 _LARGEST_DELTA = math.nextafter(1.0, 0.0)
 
@@ -30,6 +31,8 @@ class PrivacyBudget:
         for name, value in (("epsilon", self.epsilon), ("delta", self.delta)):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
                 raise ValueError(f"{name} must be a non-negative number, got {name}={value!r}.")
+            if isinstance(value, int) and value > LARGEST:
+                raise ValueError(f"{name} must be a number within the range of floating point, or infinite.")
         if self.delta >= 1:
             raise ValueError(f"delta must be below 1, got {self!r}.")
 

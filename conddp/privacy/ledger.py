@@ -82,7 +82,7 @@ class PrivacyLedger:
 
     def _start(self, path: str | Path | None) -> None:
         """Set everything that does not depend on the header."""
-        self.path = None if path is None else Path(path).resolve()
+        self.path = None if path is None else Path(os.path.realpath(path))
         self.is_copy = False
         self.other_rows = False
         self._file = None if self.path is None else LedgerFile(self.path)

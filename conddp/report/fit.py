@@ -8,6 +8,7 @@ from typing import Any
 from conddp.data.schema import Schema
 from conddp.heads.head import Linearity
 from conddp.models.diagnostics import Diagnostics
+from conddp.models.evidence import check_evidence
 from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
 from conddp.planning.plan import Plan
@@ -61,7 +62,13 @@ def report_fit(
         Further sections, after the guarantee.
     footnote : str
         At the bottom of the page of a private model.
+
+    Raises
+    ------
+    PrivacyError
+        If the guarantee does not follow from the transcript and the ledger.
     """
+    check_evidence(saved)
     guarantee, ledger = saved.guarantee, saved.ledger
     private = not math.isinf(guarantee.epsilon)
     promise = _show_budget(guarantee) if private else "not private"
@@ -259,6 +266,7 @@ def _describe_model(model: FittedModel, schema: Schema, diagnostics: Diagnostics
         return Section("The model", tuple(blocks))
     units = (*design.deviations, *(bounds.width / math.sqrt(12) for bounds in model.private_bounds))
     effects = [(names[place], values[place] * unit, deviations[place] * unit) for place, unit in enumerate(units)]
+    effects = [effect for effect in effects if math.isfinite(effect[1]) and math.isfinite(effect[2])]
     largest = sorted(effects, key=lambda effect: -abs(effect[1]))[:MOST_COEFFICIENTS]
     if largest:
         blocks.append(

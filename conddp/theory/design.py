@@ -11,7 +11,7 @@ on public columns and their scaling. For conditioned columns it is :math:`k \max
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from conddp.features.whitening import WhitenedRows
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
+from conddp.stored import decode, require
 from conddp.theory import Improvement, compute_improvement
 
 __all__ = ["Design"]
@@ -196,10 +197,31 @@ class Design:
         return move * math.sqrt(cost) / calibrate_gaussian_mu(budget.epsilon, budget.delta)
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> "Design":
-        """Read a design from its stored form."""
-        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in stored.items()}
-        return cls(**{**values, "improvement": Improvement(**stored["improvement"])})
+    def from_json(cls, stored: Any) -> "Design":
+        """Read a design from its stored form.
+
+        Raises
+        ------
+        SchemaError
+            If it is not what :meth:`to_json` gives, or does not describe columns.
+        """
+        design: Design = decode(cls, stored, "design")
+        design.check()
+        return design
+
+    def check(self) -> None:
+        """Raise SchemaError unless the statistics are those of columns."""
+        values = (*self.singular_values, *self.scaled_singular_values)
+        costs = (self.plain_cost, self.scaled_cost, self.conditioned_cost)
+        improvement = (self.improvement.exact_best, self.improvement.exact_worst)
+        require(
+            self.num_records >= 1
+            and self.rank >= 1
+            and len(self.singular_values) >= 1
+            and len(self.deviations) == len(self.columns)
+            and min(*values, *costs, *improvement) > 0,
+            "'design' does not describe columns: a rank, singular value, cost or factor is not above 0",
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the design in its stored form."""

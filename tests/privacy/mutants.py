@@ -40,6 +40,9 @@ WATCHING = (
     "tests/test_accounting.py",
     "tests/test_heads.py",
     "tests/test_saving.py",
+    "tests/test_evidence.py",
+    "tests/test_cache.py",
+    "tests/hostile",
     "tests/test_estimators.py",
     "tests/test_seeded_fits.py",
 )
@@ -59,6 +62,7 @@ FIRST = {
     "privacy/transcript.py": ("tests/test_composition.py",),
     "algorithms/task.py": ("tests/privacy/test_release.py",),
     "models/saving.py": ("tests/test_saving.py",),
+    "models/evidence.py": ("tests/test_evidence.py",),
     "data/parts.py": ("tests/privacy/test_release.py",),
     "training/clipping.py": ("tests/test_heads.py", "tests/privacy/test_whole_fits.py"),
     "newton/release.py": ("tests/privacy/test_sensitivity.py",),
@@ -551,14 +555,32 @@ MUTANTS = (
     Mutant(
         "a label in a message",
         "data/parts.py",
-        'f"{what} contains NaN or infinity.',
-        'f"{what} contains NaN or infinity, up to {np.nanmax(array)}.',
+        "'NaN or infinity' if finite else 'NaN'}.",
+        "'NaN or infinity' if finite else 'NaN'}, up to {np.nanmax(array)}.",
     ),
     Mutant(
         "a saved guarantee is believed",
-        "models/saving.py",
-        "check_cost(transcript, guarantee.budget, guarantee.neighbouring)",
-        "pass",
+        "models/evidence.py",
+        "    _check_cost(result)\n",
+        "",
+    ),
+    Mutant(
+        "a cached calibration is believed",
+        "privacy/accounting.py",
+        "if _is_calibrated(event(cached), float(epsilon), float(delta)):",
+        "if event(cached):",
+    ),
+    Mutant(
+        "masked values are used",
+        "data/parts.py",
+        "if isinstance(values, np.ma.MaskedArray):",
+        "if False:",
+    ),
+    Mutant(
+        "a cell for a column name in a message",
+        "data/readers.py",
+        "column of '{source}' have the same name.",
+        "column of '{source}' have the same name {name}.",
     ),
 )
 

@@ -1,0 +1,56 @@
+"""Check of a guarantee against its own evidence: transcript, schema, ledger and statistics of public columns."""
+
+import math
+
+from conddp.errors import PrivacyError
+from conddp.models.result import FitResult
+from conddp.privacy.composition import compute_delta, describe_transcript
+
+__all__ = ["check_evidence"]
+
+_ROUNDING = 1e-9
+
+
+def check_evidence(result: FitResult) -> None:
+    """Raise unless the guarantee of a result follows from its own evidence.
+
+    The cost of the transcript is computed anew: its delta at the stated epsilon must not exceed the stated delta. The
+    text about the releases must be the one that the transcript gives, the columns and bounds must be those of the
+    schema, and the ledger must have an entry of this cost under this relation.
+
+    Privacy
+        Reads no data. Called when a model is saved, loaded or reported, so that an altered guarantee is not repeated.
+
+    Raises
+    ------
+    PrivacyError
+        If the guarantee promises more than the evidence shows, or is about something else.
+    """
+    guarantee, schema, ledger = result.guarantee, result.schema, result.ledger
+    _check_cost(result)
+    if not guarantee.mechanism.startswith(describe_transcript(result.transcript, guarantee.neighbouring)):
+        raise PrivacyError("the guarantee describes other releases than the transcript lists.")
+    columns = (schema.label.name, schema.label_bounds, schema.public, schema.private)
+    if columns != (guarantee.label, guarantee.label_bounds, guarantee.public_columns, guarantee.private_columns):
+        raise PrivacyError("the guarantee is about other columns or bounds than the schema.")
+    design = result.design
+    if design is not None and (design.columns, design.num_records) != (schema.public, guarantee.num_records):
+        raise PrivacyError("the guarantee is about other records or columns than the statistics of public columns.")
+    if guarantee.neighbouring is not ledger.neighbouring:
+        raise PrivacyError("the guarantee and the ledger state different neighbouring relations.")
+    if not any(entry.cost == guarantee.budget for entry in ledger.entries):
+        raise PrivacyError(f"no entry of the ledger has the cost of the guarantee, {guarantee.budget}.")
+
+
+def _check_cost(result: FitResult) -> None:
+    transcript, stated = result.transcript, result.guarantee.budget
+    if not len(transcript):
+        raise PrivacyError("the transcript lists no release, so that nothing supports the guarantee.")
+    if math.isinf(stated.epsilon):
+        return
+    delta = compute_delta(transcript, stated.epsilon, result.guarantee.neighbouring, at_most=stated.delta)
+    if not delta <= stated.delta * (1 + _ROUNDING):
+        raise PrivacyError(
+            f"the guarantee states {stated}, but at epsilon={stated.epsilon:g} the releases in the transcript have "
+            f"delta={delta:.3g}."
+        )
