@@ -53,7 +53,7 @@ class PrivacyError(CondDPError):
 
 
 class PrivacyWarning(UserWarning):
-    """Several releases together, or a look at private values, are not covered by the guarantee of one fit."""
+    """A use of the library that is allowed, but weakens privacy or is not covered by the guarantee of a fit."""
 
 
 class BudgetExceeded(PrivacyError, ValueError):  # noqa: N818  (reads as what happened)

@@ -1,6 +1,8 @@
 """A user's request for a fit, validated before any data are read."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from conddp._validate import one_of, positive
@@ -44,6 +46,8 @@ class FitRequest:
         None draws noise from a cryptographic generator. Use anything else for research only.
     ledger : PrivacyLedger, optional
         Ledger that records the cost; a new one with a budget of exactly this cost if None.
+    checkpoint : path, optional
+        File that keeps what is released while the fit runs. If it exists, the interrupted fit goes on.
     """
 
     epsilon: float = 1.0
@@ -54,6 +58,7 @@ class FitRequest:
     fit_intercept: bool = True
     random_state: Any = None
     ledger: PrivacyLedger | None = None
+    checkpoint: str | Path | None = None
     _algorithm: Algorithm = field(init=False, repr=False)
     _head: Head = field(init=False, repr=False)
     _random_source: RandomSource = field(init=False, repr=False)
@@ -71,7 +76,10 @@ class FitRequest:
         cost = algorithm.cost(self.budget)
         refuse_large_delta(cost.delta)
         ledger = PrivacyLedger(cost, neighbouring=neighbouring) if self.ledger is None else self.ledger
-        ledger.check(f"fitting with epsilon={self.epsilon:g}", cost, neighbouring, event=algorithm.expect(self.budget))
+        if self.checkpoint is None or not Path(self.checkpoint).exists():  # an interrupted fit is paid for
+            ledger.check(
+                f"fitting with epsilon={self.epsilon:g}", cost, neighbouring, event=algorithm.expect(self.budget)
+            )
         for name, value in (
             ("_algorithm", algorithm),
             ("_head", HEADS.resolve(self.head)),
@@ -87,7 +95,13 @@ class FitRequest:
         """Privacy budget of the fit."""
         return PrivacyBudget(float(self.epsilon), float(self.delta))
 
-    def run(self, records: Records, *, callback: Callback | None = None) -> FitResult:
+    def run(
+        self,
+        records: Records,
+        *,
+        callback: Callback | None = None,
+        deliver: Callable[[FitResult], object] | None = None,
+    ) -> FitResult:
         """Fit the model and record its privacy cost.
 
         Privacy
@@ -109,6 +123,8 @@ class FitRequest:
                 random_source=self._random_source,
                 ledger=ledger,
                 callback=callback,
+                checkpoint=self.checkpoint,
+                deliver=deliver,
             )
         finally:  # also after a failure: what was paid for may have been seen by a callback
             paid = [] if self._recorded else [entry for entry in ledger.entries if entry.cost.epsilon]

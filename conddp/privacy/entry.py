@@ -8,6 +8,7 @@ from typing import Any
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.fingerprint import Fingerprint
 from conddp.privacy.transcript import Transcript
+from conddp.stored import decode_settings
 
 __all__ = ["LedgerEntry"]
 
@@ -62,8 +63,7 @@ class LedgerEntry:
         )
         if not all(isinstance(text, str) for text in (entry.what, entry.reason, entry.time)):
             raise ValueError("what, reason and time must be text.")
-        if not isinstance(entry.details, Mapping):
-            raise ValueError("details must be settings by name.")
+        decode_settings(entry.details, "details")
         return entry
 
     def to_json(self) -> dict[str, Any]:
