@@ -19,8 +19,8 @@ PAGES = {"algorithms": "docs/algorithms/index.md", "heads": "docs/heads.md", "im
 PACKAGE = ROOT / "conddp"
 ROOMS = (
     *("errors", "_validate", "cache", "losses", "registry", "bounds", "privacy", "data", "features", "theory", "heads"),
-    *("models", "training", "newton", "labels", "algorithms", "planning", "report", "estimators", "files", "research"),
-    "cli",
+    *("models", "training", "newton", "labels", "algorithms", "planning", "auditing", "report", "estimators", "files"),
+    *("research", "cli"),
 )
 ORDER = ("auto", "cond-newton", "cond-dp", "switch-cond-dp", "dpsgd", "one-shot", "rr-on-bins")  # then all others
 

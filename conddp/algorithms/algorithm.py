@@ -73,6 +73,7 @@ class Algorithm(ABC):
         random_source: RandomSource | None = None,
         ledger: PrivacyLedger | None = None,
         callback: Callback | None = None,
+        curator_class: type[Curator] = Curator,
     ) -> FitResult:
         """Train a model on the records and record its privacy cost.
 
@@ -101,6 +102,9 @@ class Algorithm(ABC):
             Ledger that records the cost; a new one with a budget of exactly this cost if None.
         callback : callable, optional
             Called after every noisy step with :class:`~conddp.training.loop.Progress`. Return True to stop the run.
+        curator_class : type of Curator
+            Class of the curator that makes the releases. Audits pass a subclass that records them
+            (:mod:`conddp.auditing`); leave it alone otherwise.
         """
         name, cost, head, loss = type(self).__name__, self.cost(budget), head or Linear(), loss or Squared()
         schema = records.schema
@@ -121,7 +125,7 @@ class Algorithm(ABC):
             source,
             ledger,
             Locked(records, price=cost, ledger=ledger),
-            Curator(source.generator(), num_records=records.num_records, budget=cost),
+            curator_class(source.generator(), num_records=records.num_records, budget=cost),
             callback,
         )
         result = self.run(task)
