@@ -26,6 +26,7 @@ __all__ = ["audit_algorithm", "audit_algorithms"]
 CONFIDENCE = 0.999
 DEFAULT_FITS: Mapping[Kind, int] = {"white-box": 22, "black-box": 4000, "one-run": 1}
 NUM_CANARIES = 500  # of the built-in table
+SMALL_TABLE = 12  # records of the built-in table for many fits, on whose models one label has the most influence
 LARGEST_TABLE = 5000  # rows of the user's table that are used at most
 Advance = Callable[[int, int], None]
 
@@ -117,7 +118,7 @@ def audit_algorithm(
     try:
         if kind == "white-box":
             # Each pair takes two fits, and the worst pair is fitted some more times.
-            pairs = max(1, ((num_fits or DEFAULT_FITS[kind]) - 6) // 2)
+            pairs = max(1, ((num_fits or DEFAULT_FITS[kind]) - 4) // 2)
             found = audit_white_box(algorithm, records, budget, num_pairs=pairs, **settings)
         elif kind == "black-box":
             settings |= {"num_fits": num_fits or DEFAULT_FITS[kind], "callback": callback}
@@ -171,4 +172,4 @@ def _choose_table(public: PublicFeatures | None, kind: Kind, num_canaries: int |
         return require_public(public, function="audit_algorithm")[:LARGEST_TABLE]
     if kind == "one-run":
         return make_canary_table(num_canaries or NUM_CANARIES)
-    return make_hard_table()
+    return make_hard_table(SMALL_TABLE) if kind == "black-box" else make_hard_table()

@@ -8,7 +8,14 @@ from numpy.typing import NDArray
 
 from conddp._validate import in_range
 from conddp.algorithms.algorithm import Algorithm
-from conddp.auditing.bounds import GuessCounts, bound_epsilon, bound_mu, convert_mu, split_and_bound
+from conddp.auditing.bounds import (
+    GuessCounts,
+    bound_epsilon,
+    bound_mu,
+    bound_mu_by_accuracy,
+    convert_mu,
+    split_and_bound,
+)
 from conddp.auditing.result import Evidence
 from conddp.auditing.tables import NeighbourPair, compute_leverage, make_pair
 from conddp.auditing.watching import make_coupled_source
@@ -83,7 +90,8 @@ def audit_black_box(
     )
     perfect = GuessCounts(counts.num_negatives, counts.num_positives, 0, 0)
     if gaussian:
-        ceiling = convert_mu(bound_mu(perfect, confidence=confidence), delta)
+        largest = max(bound(perfect, confidence=confidence) for bound in (bound_mu, bound_mu_by_accuracy))
+        ceiling = convert_mu(largest, delta)
     else:
         ceiling = bound_epsilon(perfect, delta, confidence=confidence)
     method = "Gaussian trade-off of error rates" if gaussian else "error rates (Clopper and Pearson)"

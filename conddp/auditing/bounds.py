@@ -32,7 +32,7 @@ __all__ = [
 
 Scores = NDArray[np.float64]
 Method = Literal["rates", "accuracy"]
-MOST_THRESHOLDS = 400  # candidates for the threshold, at quantiles of the scores
+MOST_THRESHOLDS = 100  # candidates for the threshold, at quantiles of the scores
 
 
 @dataclass(frozen=True)

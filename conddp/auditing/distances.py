@@ -16,10 +16,10 @@ from conddp.auditing.bounds import convert_mu
 from conddp.auditing.watching import CoupledFits, Question
 from conddp.privacy.weighted_sums import compute_bag_delta
 
-__all__ = ["compute_pair_epsilon", "find_excesses", "measure_move"]
+__all__ = ["check_sampling", "compute_pair_epsilon", "find_excesses", "measure_move"]
 
 ROUNDING = 1e-9
-FALSE_ALARM = 1e-9
+FALSE_ALARM = 1e-6
 COARSEST_INTERVAL = 1e-3  # of the privacy loss grid
 
 
@@ -41,19 +41,36 @@ def measure_move(question: Question, other: Question) -> float:
     return float(difference.max()) / float(allowed)
 
 
-def find_excesses(fits: CoupledFits) -> Iterator[str]:
+def find_excesses(fits: Sequence[CoupledFits]) -> Iterator[str]:
     """Name releases whose private content moved further than their sensitivity allows."""
     worst: dict[str, float] = {}
-    for question, other in zip(fits.questions, fits.others, strict=True):
-        if question.method != "release_unprotected":
-            worst[question.what] = max(worst.get(question.what, 0.0), measure_move(question, other))
+    for coupled in fits:
+        for question, other in zip(coupled.questions, coupled.others, strict=True):
+            if question.method != "release_unprotected":
+                worst[question.what] = max(worst.get(question.what, 0.0), measure_move(question, other))
     for what, move in worst.items():
         if not move <= 1 + ROUNDING:
             yield f"one record moves {what} by {move:.3g} times the declared sensitivity"
 
 
-def compute_pair_epsilon(paths: Sequence[CoupledFits], delta: float, *, scale: float = 1.0) -> tuple[float, list[str]]:
-    """Compute the epsilon at ``delta`` that a pair of neighbours shows, and what is wrong with its samples.
+def check_sampling(fits: Sequence[CoupledFits]) -> Iterator[str]:
+    """Say so if records that were replaced are in more Poisson samples than declared.
+
+    A step whose sample lacks the record shows no distance. The number of steps that show one is at most binomial. A
+    false alarm has a probability of one in a million.
+    """
+    steps = [each for coupled in fits for each in _list_sampled_steps(coupled)]
+    if steps:
+        seen = sum(move > 0 for _, move in steps)
+        expected = max(question.sampling_probability for question, _ in steps)
+        if seen and bdtrc(seen - 1, len(steps), expected) < FALSE_ALARM:
+            yield "records are in more samples than the declared sampling probability allows"
+
+
+def compute_pair_epsilon(
+    paths: Sequence[CoupledFits], delta: float, *, scale: float = 1.0, precise: bool = True
+) -> float:
+    """Compute the epsilon at ``delta`` that a pair of neighbours shows.
 
     Distances may depend on earlier releases. The path with the smallest epsilon counts. If the distances are the same
     on every path, as they are for a record that is always clipped on both sides, the result is exact. Releases of
@@ -67,18 +84,20 @@ def compute_pair_epsilon(paths: Sequence[CoupledFits], delta: float, *, scale: f
         Delta at which epsilon is computed; 0 for pure releases.
     scale : float
         Standard deviation of Gaussian noise over its declared one.
+    precise : bool
+        Whether to compose Poisson-sampled releases on fine grids. Otherwise the result is lower, and soon computed.
     """
     questions = paths[0].questions
     if any(question.method == "release_unprotected" for question in questions):
-        return math.inf, []
+        return math.inf
     found = [0.0]
     full = [_compute_mu(path, scale) for path in paths]
     if max(full) > 0:
         found.append(convert_mu(min(full), delta) if delta else math.inf)
     found.append(min(_compute_pure_epsilon(path) for path in paths))
     found.append(max(_compute_bag_epsilon(path, delta) for path in paths))
-    sampled, findings = _compute_sampled_epsilon(paths, delta, scale)
-    return max(*found, sampled), findings
+    found.append(_compute_sampled_epsilon(paths, delta, scale, precise=precise))
+    return max(found)
 
 
 def _compute_mu(path: CoupledFits, scale: float) -> float:
@@ -135,44 +154,44 @@ def _compute_bag_epsilon(path: CoupledFits, delta: float) -> float:
     return 0.0
 
 
-def _compute_sampled_epsilon(paths: Sequence[CoupledFits], delta: float, scale: float) -> tuple[float, list[str]]:
-    """Epsilon of Poisson-sampled releases, and whether the record was in more samples than declared.
-
-    A step whose sample lacks the record shows no distance. The smallest relative distance of all others counts for
-    every step, placed symmetrically about zero: of all pairs at this distance it is the hardest to tell apart.
-    """
-    steps = [
+def _list_sampled_steps(coupled: CoupledFits) -> list[tuple[Question, float]]:
+    """Poisson-sampled questions with their moves."""
+    return [
         (question, measure_move(question, other))
-        for path in paths
-        for question, other in zip(path.questions, path.others, strict=True)
+        for question, other in zip(coupled.questions, coupled.others, strict=True)
         if question.method == "release_gaussian" and question.sampling_probability < 1.0
     ]
-    if not steps:
-        return 0.0, []
-    findings, moves = [], [move for _, move in steps if move > 0]
-    expected = max(question.sampling_probability for question, _ in steps)
-    if moves and bdtrc(len(moves) - 1, len(steps), expected) < FALSE_ALARM:
-        findings.append("records are in more samples than the declared sampling probability allows")
+
+
+def _compute_sampled_epsilon(paths: Sequence[CoupledFits], delta: float, scale: float, *, precise: bool) -> float:
+    """Epsilon of Poisson-sampled releases.
+
+    A step whose sample lacks the record shows no distance. The smallest relative distance of all others counts for
+    every step, placed symmetrically about zero, where a pair at this distance is hardest to tell apart.
+    """
+    steps = [each for path in paths for each in _list_sampled_steps(path)]
+    moves = [move for _, move in steps if move > 0]
     if not moves or not delta:
-        return (math.inf if moves else 0.0), findings
+        return math.inf if moves else 0.0
     # A record that is clipped alike on both sides shows no distance either: then count only the steps that do.
+    expected = max(question.sampling_probability for question, _ in steps)
     seen = len(moves) / len(steps)
     fraction = 1.0 if bdtr(len(moves), len(steps), expected) > 1e-3 else min(1.0, seen / expected)
     events: dict[tuple[float, float], int] = {}
-    for question, _ in steps[: len(steps) // len(paths)]:
+    for question, _ in _list_sampled_steps(paths[0]):
         distance = min(moves) * question.sensitivity / (scale * question.noise_std)
         key = (distance, fraction * question.sampling_probability)
         events[key] = events.get(key, 0) + 1
-    return _compose_mixtures(events, delta), findings
+    return _compose_mixtures(events, delta, refinements=2 if precise else 0)
 
 
-def _compose_mixtures(events: dict[tuple[float, float], int], delta: float) -> float:
+def _compose_mixtures(events: dict[tuple[float, float], int], delta: float, *, refinements: int) -> float:
     """Lower bound on the epsilon of mixtures at a distance in standard deviations, by (distance, probability)."""
     from dp_accounting import NeighboringRelation
     from dp_accounting.pld import privacy_loss_distribution as losses
 
     found, interval = 0.0, COARSEST_INTERVAL
-    for _ in range(3):  # optimistic estimates are lower bounds at every interval, and rise as it shrinks
+    for _ in range(refinements + 1):  # optimistic estimates are lower bounds at every interval, and rise as it shrinks
         composed: Any = None
         for (distance, probability), count in events.items():
             one = losses.from_gaussian_mechanism(

@@ -45,8 +45,8 @@ def check_noise(
 ) -> NoiseCheck:
     """Compare the noise in watched fits, and further noise for the same questions, with what was declared.
 
-    The questions of the first fit are put to a fresh curator again and again, which shows the scale and the distribution
-    of the noise. Noise in the fits themselves shows whether any of it is used twice. Each check gives a false alarm
+    The questions of the first fit are put to a fresh curator again and again. This shows the scale and distribution of
+    the noise. Noise in the fits themselves shows whether any of it is used twice. Each check gives a false alarm
     with a probability below one in a hundred million.
 
     Parameters
@@ -83,15 +83,21 @@ def check_noise(
     if "release_gaussian" in pooled:
         z = _restore_normal(np.concatenate(pooled["release_gaussian"]))
         scale = math.sqrt(float(z @ z) / (2 * gammaincinv(len(z) / 2, 1 - confidence)))
-    actual = [_collect_normal(questions) for questions in fits]
-    if _is_small(np.concatenate([each.ravel() for each in actual]), normal=True):
+    Z = _collect_normal(fits)
+    bare = [step for step in range(Z.shape[1]) if Z[:, step].size and np.abs(Z[:, step]).max() < CLOSE]
+    if bare:
+        findings.append("a release has no noise")
+    Z = np.delete(Z, bare, axis=1)
+    if any(_is_small(Z[:, step].ravel(), normal=True) for step in range(Z.shape[1])) or _is_small(
+        Z.ravel(), normal=True
+    ):
         findings.append("the noise in the fits is smaller than declared")
-    cancels, correlated = _compare_steps(actual)
-    if cancels:
+    same, correlated = _compare_steps(Z)
+    if same:
         findings.append("noise is used twice, so that a difference of releases has none")
     elif correlated:
         findings.append("the noise of different releases is correlated, but was accounted as independent")
-    return NoiseCheck(scale, cancels, tuple(dict.fromkeys(findings)))
+    return NoiseCheck(scale, bool(bare) or same, tuple(dict.fromkeys(findings)))
 
 
 def _draw(question: Question, probe: Curator, size: int, rng: np.random.Generator) -> Vector:
@@ -172,34 +178,42 @@ def _is_far(uniform: Vector) -> bool:
     return distance > math.sqrt(math.log(2 / FALSE_ALARM) / (2 * size))
 
 
-def _collect_normal(questions: Sequence[Question]) -> NDArray[np.float64]:
-    """Gaussian noise of one fit in standard deviations, shape (releases, coordinates); the shortest release counts."""
-    parts = [
-        np.ravel(question.released - question.private) / question.noise_std
-        for question in questions
-        if question.method == "release_gaussian"
+def _collect_normal(fits: Sequence[Sequence[Question]]) -> NDArray[np.float64]:
+    """Gaussian noise of all fits in standard deviations, shape (fits, releases, coordinates).
+
+    Releases and coordinates that some fit lacks are left out.
+    """
+    drawn = [
+        [np.ravel(each.released - each.private) / each.noise_std for each in fit if each.method == "release_gaussian"]
+        for fit in fits
     ]
-    width = min(map(len, parts), default=0)
-    return np.array([part[:width] for part in parts]).reshape(len(parts), width)
+    num_steps = min(map(len, drawn))
+    width = min((len(part) for fit in drawn for part in fit), default=0)
+    return np.array([[part[:width] for part in fit[:num_steps]] for fit in drawn]).reshape(len(fits), num_steps, width)
 
 
-def _compare_steps(fits: Sequence[NDArray[np.float64]]) -> tuple[bool, bool]:
+def _compare_steps(Z: NDArray[np.float64]) -> tuple[bool, bool]:
     """Whether the noise of two releases is the same, and whether it is correlated, at any distance in time."""
-    shape = (min(len(each) for each in fits), min(each.shape[1] for each in fits))
-    Z = np.array([each[: shape[0], : shape[1]] for each in fits])
-    if not Z.size:
-        return False, False
-    pairs = [(Z[:, lag:], Z[:, :-lag]) for lag in range(1, shape[0])]
+    pairs = [(Z[:, lag:], Z[:, :-lag]) for lag in range(1, Z.shape[1])]
     if len(Z) > 1:
         pairs.append((Z[1:], Z[:-1]))
     same = correlated = False
     allowed = FALSE_ALARM / max(1, len(pairs))
     for one, other in pairs:
+        if not one.size:
+            continue
         close = int((np.abs(one - other) < CLOSE).sum())
         # The density of a difference of two normal numbers is at most 0.283.
         same |= close > 0 and float(bdtrc(close - 1, one.size, 0.57 * CLOSE)) < allowed
-        products = one * other
-        # Products have unit variance but exponential tails; the limit is generous for few of them.
-        limit = math.sqrt(2 * math.log(1 / allowed)) * max(1.0, 10 / math.sqrt(one.size))
-        correlated |= abs(float(products.sum())) / math.sqrt(one.size) > limit
+        # The Chernoff bound of a sum of products of normal numbers, whose logarithm of moments is -log(1 - t^2) / 2.
+        correlated |= _bound_products(abs(float((one * other).sum())), one.size) < math.log(allowed / 2)
     return same, correlated
+
+
+def _bound_products(total: float, size: int) -> float:
+    """Bound the logarithm of the probability that a sum of products of independent normal numbers is this large."""
+    mean = total / size
+    if mean == 0:
+        return 0.0
+    t = (math.sqrt(1 + 4 * mean**2) - 1) / (2 * mean)  # minimises -log(1 - t^2) / 2 - t mean
+    return size * (-math.log1p(-(t**2)) / 2 - t * mean)

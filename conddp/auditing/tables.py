@@ -14,7 +14,7 @@ from conddp.data.records import Records
 __all__ = ["NeighbourPair", "make_canary_table", "make_hard_table", "propose_pairs", "simulate_records"]
 
 LABEL_BOUNDS = Bounds(0.0, 1.0)
-FAR = 1e7  # in units of the declared width: how far beyond the bounds values lie that must be clamped
+WAYS = ((0.0, 1.0), (0.5, 1.0), (-1e7, 1e7))  # where private values move, in units of the declared range
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class NeighbourPair:
     Parameters
     ----------
     low, high : Records
-        The data sets, with the values of the record at the lower and at the upper ends of their bounds, or beyond.
+        The data sets. The private values of the record are larger in the second one.
     position : int
         Position of the record.
     """
@@ -71,8 +71,9 @@ def simulate_records(
 def propose_pairs(records: Records, num_pairs: int, *, seed: int = 0) -> Iterator[NeighbourPair]:
     """Propose pairs of neighbours that may be told apart most easily.
 
-    The record is one of those with the most leverage, or a random one. Its label and private columns go from the lower
-    to the upper ends of their bounds, and in every third pair from far below to far above.
+    Records with the most leverage take turns with random ones. Each is tried in three ways: its label and private
+    columns go from the lower to the upper ends of their bounds, from the middle to the upper ends, or from far below to
+    far above.
 
     Parameters
     ----------
@@ -84,16 +85,18 @@ def propose_pairs(records: Records, num_pairs: int, *, seed: int = 0) -> Iterato
         Seed for random positions.
     """
     rng = np.random.default_rng((seed, 2))
-    by_leverage = np.argsort(-compute_leverage(records.public))
+    by_leverage = np.argsort(-compute_leverage(records.public), kind="stable")
     for number in range(num_pairs):
-        longest = number % 2 == 0 and number // 2 < records.num_records
-        position = int(by_leverage[number // 2] if longest else rng.integers(records.num_records))
-        yield make_pair(records, position, beyond=number % 3 == 2)
+        turn, way = divmod(number, len(WAYS))
+        if way == 0:
+            is_random = turn % 2 == 1 or turn // 2 >= records.num_records
+            position = int(rng.integers(records.num_records) if is_random else by_leverage[turn // 2])
+        yield make_pair(records, position, ends=WAYS[way])
 
 
-def make_pair(records: Records, position: int, *, beyond: bool = False) -> NeighbourPair:
-    """Move the private values of one record to the lower and to the upper ends of their bounds, or beyond."""
-    low, high = (_replace_private_part(records, position, side, beyond) for side in (0, 1))
+def make_pair(records: Records, position: int, *, ends: tuple[float, float] = (0.0, 1.0)) -> NeighbourPair:
+    """Move the private values of one record to two points of their ranges: 0 is the lower bound and 1 the upper."""
+    low, high = (_replace_private_part(records, position, end) for end in ends)
     return NeighbourPair(low, high, position)
 
 
@@ -104,9 +107,9 @@ def compute_leverage(public: PublicFeatures) -> NDArray[np.float64]:
     return np.asarray((Q**2).sum(axis=1))
 
 
-def _replace_private_part(records: Records, position: int, side: int, beyond: bool) -> Records:
-    def end(bounds: Bounds) -> float:
-        return (bounds.low, bounds.high)[side] + beyond * (-1, 1)[side] * FAR * bounds.width
+def _replace_private_part(records: Records, position: int, end: float) -> Records:
+    def move(bounds: Bounds) -> float:
+        return bounds.low + end * bounds.width if end != 1.0 else bounds.high
 
     def change(values: NDArray[Any], new: Any) -> NDArray[Any]:
         changed = values.copy()
@@ -115,6 +118,6 @@ def _replace_private_part(records: Records, position: int, side: int, beyond: bo
 
     label, hidden = records.label, records.private
     if hidden is not None:
-        ends = [end(bounds) for bounds in hidden.bounds]
-        hidden = PrivateFeatures(change(hidden.values, ends), hidden.bounds, hidden.names)
-    return Records(records.public, hidden, Labels(change(label.values, end(label.bounds)), label.bounds, label.name))
+        moved = [move(bounds) for bounds in hidden.bounds]
+        hidden = PrivateFeatures(change(hidden.values, moved), hidden.bounds, hidden.names)
+    return Records(records.public, hidden, Labels(change(label.values, move(label.bounds)), label.bounds, label.name))

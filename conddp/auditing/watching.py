@@ -1,8 +1,8 @@
 """One fit watched, and the same fit on a neighbouring data set that is given the very same released numbers.
 
-Everything that a fit may depend on is public or released. Given the same releases, the fit of a neighbour must therefore
-ask the same questions with the same sensitivities and noise, and end with the same parameters. What differs is the
-private content of each question, and by no more than its sensitivity.
+Everything that a fit may depend on is public or released. Given the same releases, the fit of a neighbour must ask the
+same questions with the same sensitivities and noise, and end with the same parameters. What differs is the private
+content of each question, and by no more than its sensitivity.
 """
 
 from collections.abc import Callable, Sequence
@@ -231,17 +231,14 @@ def _compare_results(result: FitResult, other: FitResult) -> list[str]:
     if any(release.kind == "unprotected" for release in result.transcript):
         return []  # nothing is promised
     pairs = {
-        "the parameters of the model": (result.model.parameters, other.model.parameters),
-        "the transcript": (result.transcript, other.transcript),
-        "the guarantee": (str(result.guarantee), str(other.guarantee)),
-        "the diagnostics": (result.diagnostics, other.diagnostics),
-        "the settings": ({**result.settings}, {**other.settings}),
+        "the parameters of the model depend": (result.model.parameters, other.model.parameters),
+        "the transcript depends": (result.transcript, other.transcript),
+        "the guarantee depends": (str(result.guarantee), str(other.guarantee)),
+        "the diagnostics depend": (result.diagnostics, other.diagnostics),
+        "the settings depend": ({**result.settings}, {**other.settings}),
     }
-    differences = []
-    for name, (one, same) in pairs.items():
-        alike = np.array_equal(one, same) if isinstance(one, np.ndarray) else one == same
-        if not alike:
-            differences.append(
-                f"{name} depend{'' if name.endswith('s') else 's'} on private values beyond the releases"
-            )
-    return differences
+    return [
+        f"{clause} on private values beyond the releases"
+        for clause, (one, same) in pairs.items()
+        if not (np.array_equal(one, same) if isinstance(one, np.ndarray) else one == same)
+    ]

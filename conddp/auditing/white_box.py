@@ -1,14 +1,14 @@
 """The white-box audit: the exact privacy of pairs of neighbours, read off the questions that a fit asks about them."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
 import numpy as np
 
 from conddp.algorithms.algorithm import Algorithm
-from conddp.auditing.distances import compute_pair_epsilon, find_excesses
+from conddp.auditing.distances import check_sampling, compute_pair_epsilon, find_excesses
 from conddp.auditing.noise import check_noise
 from conddp.auditing.result import Evidence
 from conddp.auditing.tables import NeighbourPair, propose_pairs
@@ -20,9 +20,10 @@ from conddp.privacy.release import Curator
 
 __all__ = ["audit_white_box"]
 
-NUM_PAIRS = 8
+NUM_PAIRS = 9
 NUM_PATHS = 3  # fits of the worst pair whose smallest epsilon counts
-MOST_PATHS = 40  # if samples are drawn, the record must be in some
+# If samples are drawn, the record must be in some of them: in so many to compare pairs, and to judge the worst one.
+NUM_TRIES, NUM_SAMPLES, MOST_PATHS = 4, 30, 40
 
 
 def audit_white_box(
@@ -65,30 +66,42 @@ def audit_white_box(
         return fit_coupled(algorithm, pair.low, pair.high, budget, seed=(seed, next(seeds)), **settings)
 
     worst: NeighbourPair | None = None
-    largest, fits, findings = -1.0, [], []
+    largest, all_fits, paths = -1.0, [], []
     for pair in propose_pairs(records, num_pairs, seed=seed):
-        coupled = fit(pair)
-        fits.append(coupled.questions)
-        findings += [*coupled.differences, *_find_excesses(coupled)]
-        if coupled.differences:
-            continue
-        found, wrong = compute_pair_epsilon([coupled], delta)
-        findings += wrong
-        if found > largest:
-            worst, largest, first = pair, found, coupled
-    noise = check_noise(fits, curator_class, num_records=records.num_records, confidence=confidence, seed=seed)
-    lower_bound = math.inf
-    if worst is not None:
-        paths = [first]
-        while len(paths) < NUM_PATHS or (len(paths) < MOST_PATHS and not _has_sampled(paths)):
-            paths.append(fit(worst))
-        same = [path for path in paths if not path.differences]
-        lower_bound, wrong = compute_pair_epsilon(same, delta, scale=noise.scale)
-        findings += [*wrong, *(each for path in paths for each in (*path.differences, *_find_excesses(path)))]
-    findings += [*noise.findings, *_check_samples(algorithm, records, budget, fits[0], seed=seed, settings=settings)]
-    # What depends on private values without noise tells the pair apart for certain.
-    if noise.cancels or any("depends on private" in each or "depend on private" in each for each in findings):
+        tried = [fit(pair)]
+        while len(tried) < NUM_TRIES and _count_samples(tried) < NUM_TRIES:
+            tried.append(fit(pair))
+        all_fits += tried
+        alike = not any(coupled.differences for coupled in tried)
+        found = compute_pair_epsilon(tried, delta, precise=False) if alike else -1.0
+        if found > largest * (1 + 1e-6):
+            worst, largest, paths = pair, found, tried
+    more: list[CoupledFits] = []
+    while worst is not None and len(more) < MOST_PATHS:
+        if len(paths) + len(more) >= NUM_PATHS and _count_samples([*paths, *more]) >= NUM_SAMPLES:
+            break
+        more.append(fit(worst))
+    paths, all_fits = paths + more, all_fits + more
+    alike = [coupled for coupled in all_fits if not coupled.differences]
+    noise = check_noise(
+        [coupled.questions for coupled in all_fits],
+        curator_class,
+        num_records=records.num_records,
+        confidence=confidence,
+        seed=seed,
+    )
+    findings = [
+        *(each for coupled in all_fits for each in coupled.differences),
+        *find_excesses(alike),
+        *check_sampling(alike),
+        *noise.findings,
+        *_check_samples(algorithm, records, budget, all_fits[0].questions, seed=seed, settings=settings),
+    ]
+    # What depends on private values without noise, or on noise that cancels, tells a pair apart for certain.
+    if noise.cancels or len(alike) < len(all_fits):
         lower_bound = math.inf
+    else:
+        lower_bound = compute_pair_epsilon(paths, delta, scale=noise.scale)
     return Evidence(
         lower_bound,
         "distances of neighbours under the same releases",
@@ -98,19 +111,15 @@ def audit_white_box(
     )
 
 
-def _find_excesses(coupled: CoupledFits) -> Iterator[str]:
-    return find_excesses(coupled) if len(coupled.questions) == len(coupled.others) else iter(())
-
-
-def _has_sampled(paths: Sequence[CoupledFits]) -> bool:
-    """Whether the record was in several samples, or is always."""
+def _count_samples(paths: Sequence[CoupledFits]) -> float:
+    """In how many samples the record was found; infinite if nothing is sampled."""
     steps = [
         not np.array_equal(question.private, other.private)
         for path in paths
         for question, other in zip(path.questions, path.others, strict=False)
         if question.sampling_probability < 1.0
     ]
-    return not steps or sum(steps) >= 10
+    return sum(steps) if steps else math.inf
 
 
 def _check_samples(

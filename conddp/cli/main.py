@@ -7,6 +7,7 @@ import sys
 
 import typer
 
+from conddp.cli.auditing import audit
 from conddp.cli.data import fetch_data, list_data, show_data
 from conddp.cli.fitting import fit, init_schema, predict, report
 from conddp.cli.ledger import init_ledger, show_ledger
@@ -23,7 +24,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (plan, compare, fit, predict, report, demo, reproduce):
+for command in (plan, compare, fit, predict, report, audit, demo, reproduce):
     app.command()(command)
 
 schema_app = typer.Typer(help="Schemas: which columns are public, private or the label.", no_args_is_help=True)
