@@ -1,4 +1,4 @@
-"""Functions from file to file: plan, compare, predict and report, and what an audit reads. The command line calls them."""
+"""Functions from file to file: plan, compare, audit, predict and report. The command line calls them."""
 
 from dataclasses import replace
 from pathlib import Path

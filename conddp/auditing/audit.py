@@ -8,6 +8,7 @@ from typing import Any, get_args
 from conddp._validate import one_of, positive_integer
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.auditing.black_box import audit_black_box
+from conddp.auditing.bounds import check_confidence
 from conddp.auditing.one_run import audit_one_run
 from conddp.auditing.result import Audit, Evidence, Kind
 from conddp.auditing.tables import LABEL_BOUNDS, make_canary_table, make_hard_table, simulate_records
@@ -103,6 +104,7 @@ def audit_algorithm(
     ('holds', True)
     """
     one_of(get_args(Kind), kind=kind)
+    check_confidence(confidence)
     name = algorithm if isinstance(algorithm, str) else type(algorithm).__name__
     algorithm, head = ALGORITHMS.resolve(algorithm), HEADS.resolve(head)
     if settings.get("neighbouring", Neighbouring.REPLACE) is not Neighbouring.REPLACE:

@@ -26,6 +26,7 @@ __all__ = [
     "bound_mu",
     "bound_mu_by_accuracy",
     "bound_rate",
+    "check_confidence",
     "convert_mu",
     "split_and_bound",
 ]
@@ -78,7 +79,7 @@ def bound_rate(successes: int, trials: int, confidence: float) -> float:
     >>> round(bound_rate(0, 100, 0.95), 4)  # the rule of three
     0.0295
     """
-    _check_confidence(confidence)
+    check_confidence(confidence)
     if successes >= trials:
         return 1.0
     return float(betaincinv(successes + 1, trials - successes, confidence))
@@ -175,23 +176,25 @@ def split_and_bound(
     methods: tuple[Method, ...] = ("rates", "accuracy") if gaussian else ("rates",)
     choices = [(float(threshold), method) for threshold in thresholds for method in methods]
 
-    def bound(threshold: float, method: Method, part: slice) -> tuple[float, GuessCounts]:
+    def bound(choice: tuple[float, Method], part: slice) -> tuple[float, GuessCounts]:
+        threshold, method = choice
         counts = GuessCounts.of(negatives[part], positives[part], threshold)
         if not gaussian:
             return bound_epsilon(counts, delta, confidence=confidence), counts
         found = (bound_mu if method == "rates" else bound_mu_by_accuracy)(counts, confidence=confidence)
         return found, counts
 
-    first, second = slice(0, middle), slice(middle, size)
-    # Ties, for instance if every bound is zero, are resolved by accuracy.
-    best = max(choices, key=lambda choice: (lambda b: (b[0], b[1].num_correct))(bound(*choice, first)))
-    found, counts = bound(*best, second)
+    def rate(choice: tuple[float, Method]) -> tuple[float, int]:
+        found, counts = bound(choice, slice(0, middle))
+        return found, counts.num_correct  # if every bound is zero, the most accurate test is chosen
+
+    found, counts = bound(max(choices, key=rate), slice(middle, size))
     return (convert_mu(found, delta) if gaussian else found), counts
 
 
 def _bound_rates(counts: GuessCounts, confidence: float) -> tuple[float, float]:
     """Upper limits of both error rates, which hold together with the stated confidence."""
-    _check_confidence(confidence)
+    check_confidence(confidence)
     each = 1 - (1 - confidence) / 2
     return (
         bound_rate(counts.false_positives, counts.num_negatives, each),
@@ -199,6 +202,7 @@ def _bound_rates(counts: GuessCounts, confidence: float) -> tuple[float, float]:
     )
 
 
-def _check_confidence(confidence: float) -> None:
+def check_confidence(confidence: float) -> None:
+    """Raise ValueError unless the confidence lies strictly between 0 and 1."""
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie strictly between 0 and 1, got confidence={confidence!r}.")

@@ -14,8 +14,8 @@ KINDS = {
         "that was easiest to tell apart, with the noise that was really drawn."
     ),
     "black-box": (
-        "Two neighbouring data sets were fitted many times, and the released models told apart. The lower bound follows "
-        "from the error rates on fits that had no part in choosing the test."
+        "Two neighbouring data sets were fitted many times, and the released models told apart. The lower bound "
+        "follows from the error rates on fits that had no part in choosing the test."
     ),
     "one-run": (
         "The labels of canaries were decided by fair coins, and the coins guessed from one released model. The lower "
