@@ -141,11 +141,17 @@ def _transform(question: Question, released: NDArray[Any], rng: np.random.Genera
 
 
 def _transform_response(question: Question, released: NDArray[Any], rng: np.random.Generator) -> Vector:
-    """Outcomes as random points of their steps in the cumulative probabilities."""
+    """Outcomes as random points of their steps in the cumulative probabilities, the likeliest outcome first.
+
+    In this order an answer that is too often the likeliest one is noticed, whatever the rows of the records are.
+    """
     table = np.asarray(question.public["argument 0"])
     table = table / table.sum(axis=1, keepdims=True)
-    rows, steps = question.private, np.cumsum(table, axis=1)
-    return np.asarray(steps[rows, released] - rng.uniform(size=len(rows)) * table[rows, released])
+    order = np.argsort(-table, axis=1, kind="stable")
+    ends = np.empty_like(table)
+    np.put_along_axis(ends, order, np.cumsum(np.take_along_axis(table, order, axis=1), axis=1), axis=1)
+    rows = question.private
+    return np.asarray(ends[rows, released] - rng.uniform(size=len(rows)) * table[rows, released])
 
 
 def _integrate_staircase(distance: Vector, epsilon: float) -> Vector:

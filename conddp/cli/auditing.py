@@ -58,8 +58,8 @@ def audit(
 ) -> None:
     """Bound the epsilon of algorithms from below and compare it with what they claim. Reads no label.
 
-    Labels and private columns are simulated. Exit code 1 if a claim is contradicted. An audit that passes proves nothing
-    beyond its lower bound.
+    Labels and private columns are simulated. The exit code is 1 if a claim is contradicted. An audit that passes proves
+    nothing beyond its lower bound.
     """
     from conddp.algorithms import ALGORITHMS
     from conddp.auditing.audit import audit_algorithms
