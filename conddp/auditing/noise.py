@@ -170,7 +170,7 @@ def _restore_normal(uniform: Vector) -> Vector:
 def _is_small(drawn: Vector, *, normal: bool = False) -> bool:
     """Whether the mean square of Gaussian noise is too small to be chance."""
     z = drawn if normal else _restore_normal(drawn)
-    return len(z) > 0 and float(z @ z) < 2 * gammaincinv(len(z) / 2, FALSE_ALARM)
+    return len(z) > 0 and float(z @ z) < 2 * float(gammaincinv(len(z) / 2, FALSE_ALARM))
 
 
 def _is_far(uniform: Vector) -> bool:

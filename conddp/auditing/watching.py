@@ -230,7 +230,7 @@ def _compare_questions(questions: Sequence[Question], others: Sequence[Question]
 def _compare_results(result: FitResult, other: FitResult) -> list[str]:
     if any(release.kind == "unprotected" for release in result.transcript):
         return []  # nothing is promised
-    pairs = {
+    pairs: dict[str, tuple[Any, Any]] = {
         "the parameters of the model depend": (result.model.parameters, other.model.parameters),
         "the transcript depends": (result.transcript, other.transcript),
         "the guarantee depends": (str(result.guarantee), str(other.guarantee)),

@@ -72,8 +72,8 @@ def audit_white_box(
         while len(tried) < NUM_TRIES and _count_samples(tried) < NUM_TRIES:
             tried.append(fit(pair))
         all_fits += tried
-        alike = not any(coupled.differences for coupled in tried)
-        found = compute_pair_epsilon(tried, delta, precise=False) if alike else -1.0
+        differ = any(coupled.differences for coupled in tried)
+        found = -1.0 if differ else compute_pair_epsilon(tried, delta, precise=False)
         if found > largest * (1 + 1e-6):
             worst, largest, paths = pair, found, tried
     more: list[CoupledFits] = []
@@ -134,7 +134,7 @@ def _check_samples(
     head = settings["head"]
     layout = head.layout(records.public.values.shape[1], 0)
     starts = [head.initialize(layout, np.random.default_rng(each)) for each in (0, 1)]
-    if not np.array_equal(*starts):
+    if not np.array_equal(starts[0], starts[1]):
         return []
     answers = [question.released for question in heard]
     recorders = [Recorder(answers=answers) for _ in range(2)]
@@ -142,6 +142,6 @@ def _check_samples(
         fit_watched(algorithm, records, budget, recorder, seed=(seed, 10**6 + number), **settings)
         for number, recorder in enumerate(recorders)
     ]
-    alike = np.array_equal(*(result.model.parameters for result in results))
+    alike = np.array_equal(results[0].model.parameters, results[1].model.parameters)
     alike &= len(recorders[0].questions) == len(recorders[1].questions) == len(answers)
     return [] if alike else ["something beside the releases depends on which records were sampled"]

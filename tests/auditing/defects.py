@@ -156,7 +156,7 @@ class NoNoiseOnce(Curator):
         return np.array(bounded.value) if self.number == 3 else released
 
 
-SAMPLED = {"sampling_probability": 0.25, "num_steps": 6}
+SAMPLED: Any = {"sampling_probability": 0.25, "num_steps": 6}
 
 # What is planted, and where. All of them claim what the correct algorithm claims.
 DEFECTS: dict[str, tuple[Algorithm, type[Curator]]] = {

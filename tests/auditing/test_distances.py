@@ -69,14 +69,15 @@ def test_pure_releases_have_their_largest_likelihood_ratio(move: float, epsilon:
     grid = np.linspace(-6, 6, 24_013)
     fraction = 1 / (1 + math.exp(epsilon / 2))
 
+    def laplace(x: Any) -> Any:
+        return np.exp(-epsilon * np.abs(x))
+
     def staircase(x: Any) -> Any:
         step = np.floor(np.abs(x))
         return np.exp(-epsilon * (step + (np.abs(x) - step >= fraction)))
 
-    for method, density in (
-        ("release_laplace", lambda x: np.exp(-epsilon * np.abs(x))),
-        ("release_staircase", staircase),
-    ):
+    densities: dict[str, Any] = {"release_laplace": laplace, "release_staircase": staircase}
+    for method, density in densities.items():
         questions = [make_question(method, [0.0, y], sensitivity=1.0, epsilon=epsilon) for y in (0.0, move)]
         brute = float(np.abs(np.log(density(grid) / density(grid - move))).max())
         assert compute_pair_epsilon([couple((questions[0], questions[1]))], 0.0) == pytest.approx(brute, rel=1e-3)
