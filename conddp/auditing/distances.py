@@ -37,7 +37,7 @@ def measure_move(question: Question, other: Question) -> float:
         return math.inf
     if question.method == "release_response":
         return float(np.count_nonzero(difference))
-    allowed: Any = question.public.get("sensitivity", question.public.get("label_range", math.nan))
+    allowed: Any = question.public.get("sensitivity", question.public.get("label_range", math.inf))
     return float(difference.max()) / float(allowed)
 
 

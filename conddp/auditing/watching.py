@@ -30,7 +30,8 @@ def make_coupled_source(seed: Any) -> RandomSource:
     seed : int or tuple of int
         Two sources with the same seed give the same numbers, whatever the records are.
     """
-    return RandomSource.of(np.random.default_rng(seed))
+    number = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
+    return RandomSource.of(number)
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,8 @@ class Recorder:
             if method == "release_unprotected":  # not an array, and as it is in both fits
                 self.questions.append(Question(method, np.empty(0), dict(settings), np.empty(0), lambda curator: None))
                 return released
+            if not isinstance(private, (BoundedSum, np.ndarray)):
+                raise ValueError(f"{method} cannot be watched, because its private content is not an array.")
             public = dict(settings) | {f"argument {number}": each for number, each in enumerate(arguments)}
             content = private
             if isinstance(private, BoundedSum):
