@@ -1,4 +1,4 @@
-"""Functions from file to file: plan, compare, predict and report. The command line calls them."""
+"""Functions from file to file: plan, compare, audit, predict and report. The command line calls them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from conddp.privacy.ledger import PrivacyLedger
 from conddp.report import report_comparison, report_fit, report_plan, write_report
 from conddp.theory.design import Design
 
-__all__ = ["compare_file", "fit_file", "plan_file", "predict_file", "report_file"]
+__all__ = ["compare_file", "fit_file", "load_audit_table", "plan_file", "predict_file", "report_file"]
 
 
 def plan_file(data: Path, schema: Schema, **settings: Any) -> Plan:
@@ -55,6 +55,28 @@ def compare_file(data: Path, schema: Schema, **settings: Any) -> Comparison:
     """
     private = dict(zip(schema.private, schema.private_bounds, strict=True))
     return compare_algorithms(load_public(data, schema), private=private, **settings)
+
+
+def load_audit_table(data: Path, schema: Schema) -> dict[str, Any]:
+    """Load what an audit needs of a Parquet or CSV file.
+
+    Privacy
+        Reads the public columns of the file and nothing else: no cost.
+
+    Parameters
+    ----------
+    data : Path
+        The table.
+    schema : Schema
+        Roles and bounds of its columns.
+
+    Returns
+    -------
+    dict
+        Arguments of :func:`~conddp.auditing.audit.audit_algorithm`: public columns and declared bounds.
+    """
+    private = dict(zip(schema.private, schema.private_bounds, strict=True))
+    return {"public": load_public(data, schema), "label_bounds": schema.label_bounds, "private": private}
 
 
 def fit_file(

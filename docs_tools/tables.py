@@ -31,20 +31,8 @@ ROOMS = (
         "features",
         "theory",
     ),
-    *(
-        "heads",
-        "models",
-        "training",
-        "newton",
-        "labels",
-        "algorithms",
-        "planning",
-        "report",
-        "estimators",
-        "files",
-        "research",
-    ),
-    "cli",
+    *("heads", "models", "training", "newton", "labels", "algorithms", "planning", "auditing", "report", "estimators"),
+    *("files", "research", "cli"),
 )
 ORDER = ("auto", "cond-newton", "cond-dp", "switch-cond-dp", "dpsgd", "one-shot", "rr-on-bins")  # then all others
 

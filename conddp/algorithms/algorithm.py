@@ -92,6 +92,7 @@ class Algorithm(ABC):
         callback: Callback | None = None,
         checkpoint: str | Path | None = None,
         deliver: Callable[[FitResult], object] | None = None,
+        curator_class: type[Curator] = Curator,
     ) -> FitResult:
         """Train a model on the records and record its privacy cost.
 
@@ -125,6 +126,9 @@ class Algorithm(ABC):
             arguments: it goes on where it was, at no further cost. The file is deleted at the end.
         deliver : callable, optional
             Called with the result before the checkpoint is deleted, for example to save the model.
+        curator_class : type of Curator
+            Class of the curator that makes the releases. Audits pass a subclass that records them
+            (:mod:`conddp.auditing`); leave it alone otherwise.
         """
         name, cost, head, loss = type(self).__name__, self.cost(budget), head or Linear(), loss or Squared()
         schema = records.schema
@@ -155,7 +159,7 @@ class Algorithm(ABC):
             source,
             ledger,
             Locked(records, price=cost, ledger=ledger),
-            Curator(source.generator(noise), num_records=records.num_records, budget=cost, checkpoint=saved),
+            curator_class(source.generator(noise), num_records=records.num_records, budget=cost, checkpoint=saved),
             callback,
             table=table,
             checkpoint=saved,

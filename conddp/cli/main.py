@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from conddp.cli.auditing import audit
 from conddp.cli.data import fetch_data, list_data, show_data
 from conddp.cli.fitting import fit, init_schema, predict, report
 from conddp.cli.ledger import init_ledger, show_ledger
@@ -25,7 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (plan, compare, fit, predict, report, demo, reproduce):
+for command in (plan, compare, fit, predict, report, audit, demo, reproduce):
     app.command()(command)
 
 schema_app = typer.Typer(help="Schemas: which columns are public, private or the label.", no_args_is_help=True)

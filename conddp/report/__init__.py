@@ -1,5 +1,6 @@
-"""Reports: a page about a fit, a plan or a comparison, as HTML, Markdown or JSON."""
+"""Reports: a page about a fit, a plan, a comparison or audits, as HTML, Markdown or JSON."""
 
+from conddp.report.audit import report_audits
 from conddp.report.comparison import report_comparison
 from conddp.report.fit import report_fit
 from conddp.report.plan import report_plan
@@ -9,6 +10,7 @@ __all__ = [
     "render_html",
     "render_json",
     "render_markdown",
+    "report_audits",
     "report_comparison",
     "report_fit",
     "report_plan",

@@ -30,6 +30,7 @@ COPIED = (
 
 WATCHING = (
     "tests/privacy",
+    "tests/auditing",
     "tests/test_composition.py",
     "tests/test_release.py",
     "tests/test_ledger.py",

@@ -14,6 +14,7 @@ import pytest
 
 from conddp import CondDP, Neighbouring, PrivacyBudget, PrivacyLedger, PrivateRegressor
 from conddp.algorithms import ALGORITHMS, Algorithm, CondNewton, PrivateMean, Task, WeightedLLP
+from conddp.auditing import Recorder
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
 from conddp.data.readers import load_records
@@ -39,7 +40,6 @@ from conddp.privacy.transcript import (
     WeightedSumRelease,
 )
 from conddp.training.sampling import PoissonSampler
-from tests.privacy.replay import Recorder
 
 SECRET = 73512.0625  # exact in binary, so that it would be found as text and as bytes
 
@@ -276,9 +276,7 @@ def test_samples_and_weights_differ_between_fits_without_a_seed(monkeypatch: pyt
     weights = []
     for _ in range(2):
         recorder = Recorder()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("conddp.algorithms.algorithm.Curator", recorder.make_curator)
-            WeightedLLP().fit(make_data(), PrivacyBudget(4.0, 1e-4))
+        WeightedLLP().fit(make_data(), PrivacyBudget(4.0, 1e-4), curator_class=recorder.make_class())
         weights.append(recorder.questions[0].public["argument 0"])
     assert not np.array_equal(weights[0], weights[1])
 

@@ -19,11 +19,12 @@ from conddp.algorithms import (
     WeightedLLP,
 )
 from conddp.algorithms.algorithm import Algorithm
+from conddp.auditing import Question, measure_move
 from conddp.data import BLOCK_SIZE, Labels, PublicFeatures, Records
 from conddp.heads import MLP, FactorizationMachine, Head, Linear, Wide
 from conddp.privacy import Neighbouring, PrivacyBudget
 from conddp.privacy.accounting import calibrate_gaussian_mu
-from tests.privacy.replay import LABEL_BOUNDS, Question, fit_both, longest_row, make_records, replace_private_part
+from tests.privacy.replay import LABEL_BOUNDS, fit_both, longest_row, make_records, replace_private_part
 
 BUDGET = PrivacyBudget(2.0, 1e-4)
 
@@ -61,20 +62,7 @@ CHANGES: dict[str, tuple[float, Any, float, Any]] = {
 
 def measure_moves(questions: list[Question], others: list[Question]) -> list[float]:
     """How far each question moved, over what its sensitivity allows."""
-    moves = []
-    for question, other in zip(questions, others, strict=True):
-        difference = np.abs(question.private - other.private)
-        if question.method == "release_gaussian":
-            moves.append(float(np.linalg.norm(difference)) / question.sensitivity)
-        elif question.method == "release_integers":
-            moves.append(float(difference.sum()) / question.sensitivity)
-        elif question.method == "release_response":
-            moves.append(float(np.count_nonzero(difference)))
-        else:  # values of different records: one may move, by the range
-            assert np.count_nonzero(difference) <= 1
-            allowed: Any = question.public.get("sensitivity", question.public.get("label_range"))
-            moves.append(float(difference.max()) / float(allowed))
-    return moves
+    return [measure_move(question, other) for question, other in zip(questions, others, strict=True)]
 
 
 def compute_parameter(questions: list[Question], others: list[Question]) -> float:
