@@ -34,6 +34,7 @@ class Algorithm(ABC):
     labels_only: ClassVar[bool] = False  # private columns are refused
     replace_only: ClassVar[bool] = False  # ZERO_OUT is refused, because there is no null label
     linear_only: ClassVar[bool] = False  # heads that are not linear in the columns are refused
+    records_only: ClassVar[bool] = False  # units of several records are refused
     losses: ClassVar[tuple[str, ...]] = ("squared",)  # names of the supported losses
 
     def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
@@ -54,6 +55,11 @@ class Algorithm(ABC):
             )
         if self.replace_only and neighbouring is not Neighbouring.REPLACE:
             raise PrivacyError(f"{name} is defined under neighbouring='replace' only, got '{neighbouring}'.")
+        if self.records_only and schema.unit is not None:
+            raise PrivacyError(
+                f"{name} protects single records, but column '{schema.unit}' says which records belong together. Use "
+                "CondNewton, CondDP, OneShot or RROnBins, which protect all records of a unit, or leave the unit out."
+            )
         if self.linear_only and head.linear_in is not Linearity.COLUMNS:
             raise ValueError(f"{name} fits a linear head only, got head={head}.")
         if not type(head).__module__.startswith("conddp.heads."):
@@ -79,7 +85,8 @@ class Algorithm(ABC):
         Privacy
             Costs ``self.cost(budget)`` under ``neighbouring``. A fit that the ledger does not cover is refused before
             any private value is read. Labels and private columns are locked until the cost has been recorded. The
-            result is returned only if its releases cost no more than the recorded cost.
+            result is returned only if its releases cost no more than the recorded cost. If the records have units, the
+            guarantee covers all records of a unit together.
 
         Parameters
         ----------
@@ -108,6 +115,7 @@ class Algorithm(ABC):
         ledger = ledger or PrivacyLedger(cost, neighbouring=neighbouring)
         ledger.check(name, cost, neighbouring)
         source = random_source or RandomSource.of(None)
+        records = records.arrange()
         task = Task(
             name,
             records.public,
@@ -123,6 +131,7 @@ class Algorithm(ABC):
             Locked(records, price=cost, ledger=ledger),
             Curator(source.generator(), num_records=records.num_records, budget=cost),
             callback,
+            units=records.units,
         )
         result = self.run(task)
         # Checked here and not by the recipe, which might finish another task or release something afterwards.

@@ -9,6 +9,7 @@ import numpy as np
 from conddp.data.parts import PublicFeatures
 from conddp.data.records import Records
 from conddp.data.schema import Schema
+from conddp.data.units import Units
 from conddp.heads.head import Head
 from conddp.losses import Loss
 from conddp.models.diagnostics import Diagnostics
@@ -66,6 +67,9 @@ class Task:
         Progress callback of the user.
     choice : str
         Sentence that explains why this algorithm was used, if the library chose it.
+    units : Units, optional
+        Units of the records, arranged: the records of a unit are side by side. If None, each record is protected on its
+        own.
     """
 
     name: str
@@ -83,6 +87,12 @@ class Task:
     curator: Curator = field(repr=False)
     callback: Callback | None = None
     choice: str = ""
+    units: Units | None = None
+
+    @property
+    def repeated_units(self) -> Units | None:
+        """The units, if any of them has several records. Otherwise a unit is a record, and nothing else changes."""
+        return None if self.units is None or self.units.largest == 1 else self.units
 
     @property
     def num_records(self) -> int:
@@ -105,7 +115,8 @@ class Task:
 
     def spend(self, reason: str, settings: Mapping[str, Any]) -> Records:
         """Record the cost of the fit, then return the private records. Can be called once."""
-        entry = LedgerEntry(self.name, self.cost, reason, dict(settings))
+        details = dict(settings) if self.units is None else {**settings, "unit": self.units.name}
+        entry = LedgerEntry(self.name, self.cost, reason, details)
         return self.locked_records.open(self.ledger.spend(entry, neighbouring=self.neighbouring))
 
     def note_free(self, what: str, reason: str) -> None:
@@ -159,6 +170,7 @@ class Task:
             mechanism,
             self.random_source.seeded,
             self.choice,
+            *(() if self.units is None else (self.units.name, self.units.num_units, self.units.largest)),
         )
         return FitResult(
             model,

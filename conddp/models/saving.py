@@ -172,12 +172,15 @@ def _check_agreement(guarantee: Guarantee, schema: Schema, ledger: PrivacyLedger
     columns = (schema.label.name, schema.label_bounds, schema.public, schema.private)
     if columns != (guarantee.label, guarantee.label_bounds, guarantee.public_columns, guarantee.private_columns):
         raise ValueError("the guarantee is about other columns or bounds than the schema.")
+    if guarantee.unit != (schema.unit or ""):
+        raise ValueError("the guarantee and the schema name different unit columns.")
     if guarantee.neighbouring is not ledger.neighbouring:
         raise ValueError("the guarantee and the ledger state different neighbouring relations.")
     if not any(entry.cost == guarantee.budget for entry in ledger.entries):
         raise ValueError("no entry of the ledger has the cost of the guarantee.")
-    texts = (guarantee.mechanism, guarantee.choice)
-    if not isinstance(guarantee.seeded, bool) or not all(isinstance(text, str) for text in texts):
+    texts, counts = (guarantee.mechanism, guarantee.choice), (guarantee.num_units, guarantee.records_per_unit)
+    right = isinstance(guarantee.seeded, bool) and all(isinstance(text, str) for text in texts)
+    if not right or any(type(count) is not int or count < 0 for count in counts):
         raise ValueError("the guarantee has fields of the wrong type.")
 
 

@@ -159,19 +159,20 @@ class Curator:
         return np.asarray(counts + (_draw_geometric(rate, len(counts), rng) - _draw_geometric(rate, len(counts), rng)))
 
     def release_laplace(
-        self, values: NDArray[Any], *, sensitivity: float, epsilon: float, what: str
+        self, values: NDArray[Any], *, sensitivity: float, epsilon: float, what: str, per_unit: int = 1
     ) -> NDArray[np.float64]:
         """Release one value per record, each with Laplace noise.
 
         Privacy
-            Pure ``epsilon``, local: each record has one value and can change it by at most ``sensitivity``.
+            Pure ``epsilon``, local: each record has one value and can change it by at most ``sensitivity``. With up to
+            ``per_unit`` records of one unit, which are randomised independently, a unit has ``per_unit * epsilon``.
         """
         positive(sensitivity=sensitivity, epsilon=epsilon)
-        self._append(PureRelease(what, 1, "laplace", sensitivity, sensitivity / epsilon))
+        self._append(PureRelease(what, per_unit, "laplace", sensitivity, sensitivity / epsilon))
         return np.asarray(values + self._generators[0].laplace(scale=sensitivity / epsilon, size=len(values)))
 
     def release_staircase(
-        self, values: NDArray[Any], *, sensitivity: float, epsilon: float, what: str
+        self, values: NDArray[Any], *, sensitivity: float, epsilon: float, what: str, per_unit: int = 1
     ) -> NDArray[np.float64]:
         r"""Release one value per record, each with staircase noise, the pure-DP noise of least variance.
 
@@ -180,10 +181,11 @@ class Curator:
         :math:`\gamma = 1 / (1 + e^{\epsilon/2})` (Geng and Viswanath 2014).
 
         Privacy
-            Pure ``epsilon``, local: each record has one value and can change it by at most ``sensitivity``.
+            Pure ``epsilon``, local: each record has one value and can change it by at most ``sensitivity``. With up to
+            ``per_unit`` records of one unit, which are randomised independently, a unit has ``per_unit * epsilon``.
         """
         positive(sensitivity=sensitivity, epsilon=epsilon)
-        self._append(PureRelease(what, 1, "staircase", sensitivity, sensitivity / epsilon))
+        self._append(PureRelease(what, per_unit, "staircase", sensitivity, sensitivity / epsilon))
         n, rng = len(values), self._generators[0]
         fraction, fall = 1 / (1 + math.exp(epsilon / 2)), math.exp(-epsilon)
         step = _draw_geometric(epsilon, n, rng) - 1
@@ -193,7 +195,7 @@ class Curator:
         return np.asarray(values + sensitivity * (distance * rng.choice([-1.0, 1.0], size=n)))
 
     def release_response(
-        self, rows: NDArray[np.intp], probabilities: NDArray[np.float64], *, what: str
+        self, rows: NDArray[np.intp], probabilities: NDArray[np.float64], *, what: str, per_unit: int = 1
     ) -> NDArray[np.intp]:
         """Release one randomised response per record, drawn from a table of probabilities.
 
@@ -208,6 +210,8 @@ class Curator:
             Probability of each of the m outcomes for each of the k rows. Each row sums to one.
         what : str
             Description of the release, for the transcript.
+        per_unit : int
+            Largest number of records of one unit. Their responses are independent, so their epsilons add up.
 
         Raises
         ------
@@ -218,7 +222,7 @@ class Curator:
         if not math.isfinite(epsilon):
             raise PrivacyError("a response table must give every possible outcome a positive probability in every row.")
         epsilon = max(epsilon, 1e-12)  # a table of equal rows reveals nothing, but the release is still recorded
-        self._append(PureRelease(what, 1, "randomized response", 1.0, 1 / epsilon))
+        self._append(PureRelease(what, per_unit, "randomized response", 1.0, 1 / epsilon))
         draws = self._generators[0].random(len(rows))
         outcome = np.empty(len(rows), dtype=np.intp)
         distinct, where = np.unique(probabilities, axis=0, return_inverse=True)
@@ -279,7 +283,7 @@ class Curator:
         self._charge(release)
         self._last = ()
         self._releases.append(release)
-        self._counts.append(1)
+        self._counts.append(release.count)
 
     def _charge(self, release: Release) -> None:
         """Refuse a release that the budget does not cover, before noise is drawn and before anyone sees it."""
