@@ -128,10 +128,6 @@ class Units:
         before = np.cumsum(sizes) - sizes
         return np.asarray(np.repeat(starts - before, sizes) + np.arange(sizes.sum()))
 
-    def sum(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sum values of the records over each unit, shape (m,)."""
-        return np.bincount(self.codes, weights=values, minlength=self.num_units)
-
 
 def _number(codes: NDArray[Any]) -> NDArray[np.intp]:
     """Codes renumbered from 0 in the order in which they first occur."""

@@ -47,8 +47,8 @@ def compute_unit_noise_shape(rows: NDArray[Any], units: Units, *, num_rounds: in
     r"""Compute a root of the noise covariance with little expected error if all records of a unit change together.
 
     A unit moves the sum by :math:`\sum_i t_i u_i` with any :math:`|t_i| \le 1`. Of these moves, the rows themselves and
-    a few long sums of the rows of each unit are passed to :func:`compute_noise_shape`; long sums are searched for anew in
-    the coordinates of the shape that was found.
+    a few long sums of the rows of each unit are passed to :func:`compute_noise_shape`. Long sums are searched for
+    again in the coordinates of the shape that was found.
 
     Privacy
         Reads public rows only: no cost. Any positive definite result is safe, because the caller calibrates the noise
