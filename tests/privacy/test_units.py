@@ -1,4 +1,4 @@
-"""All private values of one unit are replaced at once: brute force against the bounds, and every algorithm as a whole."""
+"""All private values of one unit are replaced at once: bounds against brute force, and every algorithm as a whole."""
 
 import itertools
 import math
