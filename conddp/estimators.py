@@ -18,6 +18,7 @@ from conddp.algorithms import Algorithm, FitRequest
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures, as_column, as_matrix, as_numbers
 from conddp.data.records import Records
+from conddp.data.units import Units
 from conddp.errors import PrivacyWarning, SchemaError
 from conddp.heads import Head, Linearity
 from conddp.models.fitted import FittedModel
@@ -55,6 +56,10 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         "linear", "wide", "mlp" or "fm", or an instance such as ``MLP(hidden=(32,))``.
     private_columns : mapping, optional
         Private features, by name or position, each with its declared (low, high). Values outside are clamped.
+    unit : str or int, optional
+        Name or position of a public column of X, of any type, whose equal values belong to one person. The guarantee
+        then covers all records of a person together. The column is not a feature: ``fit`` takes it out of X, and
+        ``predict`` ignores it if it is there. Instead, the values can be passed to ``fit``.
     fit_intercept : bool
         Whether to fit an intercept.
     neighbouring : {"replace", "zero-out"} or Neighbouring
@@ -88,7 +93,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     ledger_ : PrivacyLedger
         Ledger that recorded the cost.
     n_features_in_ : int
-        Number of features.
+        Number of features, without the unit column.
     feature_names_in_ : array of str
         Names of the features, if the input had names.
 
@@ -106,6 +111,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     model_: FittedModel
     result_: FitResult
     _loaded_names: list[str] | None = None
+    _unit_place: int | None = None
 
     def __init__(
         self,
@@ -116,6 +122,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         algorithm: str | Algorithm = "auto",
         head: str | Head = "linear",
         private_columns: Mapping[Any, Any] | None = None,
+        unit: Any = None,
         fit_intercept: bool = True,
         neighbouring: str | Neighbouring = "replace",
         random_state: Any = None,
@@ -127,12 +134,13 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         self.algorithm = algorithm
         self.head = head
         self.private_columns = private_columns
+        self.unit = unit
         self.fit_intercept = fit_intercept
         self.neighbouring = neighbouring
         self.random_state = random_state
         self.ledger = ledger
 
-    def fit(self, X: Any, y: Any) -> "PrivateRegressor":
+    def fit(self, X: Any, y: Any, unit: Any = None) -> "PrivateRegressor":
         """Train under differential privacy.
 
         Parameters
@@ -141,6 +149,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             Features as a NumPy array or a pandas, polars or Arrow table. All columns must be numeric.
         y : array of shape (n,)
             Private label.
+        unit : array of shape (n,), optional
+            The unit of every record, in place of a column of X. Equal values belong to one person.
         """
         request = FitRequest(
             self.epsilon,
@@ -158,13 +168,15 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             )
         bounds = Bounds.of(self.label_bounds, column="label")
         self._loaded_names = None
+        self._unit_place = None
+        X, units = self._take_units(X, unit)
         features = self._read_features(X, reset=True)
         self._private, private_bounds = self._locate_private_columns()
         public, private = self._split(features, private_bounds)
         name = getattr(y, "name", None)
         label = Labels(_read_label(y, type(self).__name__), bounds, name if isinstance(name, str) and name else "label")
-        check_consistent_length(features, label.values)
-        result = request.run(Records(public, private, label))
+        check_consistent_length(features, label.values, *([] if units is None else [units.codes]))
+        result = request.run(Records(public, private, label, units))
         self._store(replace(result, feature_order=tuple(self._names())))
         return self
 
@@ -210,16 +222,18 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
                 name: (bounds.low, bounds.high)
                 for name, bounds in zip(schema.private, schema.private_bounds, strict=True)
             },
+            unit=schema.unit,
             fit_intercept=result.model.has_constant,
             neighbouring=guarantee.neighbouring,
             ledger=result.ledger,  # a copy: nothing can be spent on it, so that nobody refits without noticing
         )
         names: list[str] = list(result.feature_order or [*schema.public, *schema.private])
         regressor.n_features_in_ = len(names)
-        places = [f"x{number}" for number in range(len(names))]  # default names of the columns of arrays
-        if sorted(names) == sorted(places):
-            regressor._labels = list(range(len(names)))
-            regressor._private = [places.index(name) for name in schema.private]
+        places = [f"x{number}" for number in range(len(names) + 1)]  # default names of the columns of arrays
+        if set(names) == set(places[:-1]) or {*names, schema.unit} == set(places):
+            regressor.unit = places.index(schema.unit) if schema.unit in places else None
+            regressor._labels = [places.index(name) for name in names]
+            regressor._private = [names.index(name) for name in schema.private]
         else:
             regressor.feature_names_in_ = np.array(names, dtype=object)
             regressor._labels = regressor._loaded_names = names
@@ -241,7 +255,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Predict in the units of the label, clamped to its bounds. No cost, because the model is already released."""
         check_is_fitted(self, "model_")
-        features = self._read_features(X, reset=False)
+        features = self._read_features(self._drop_unit(X), reset=False)
         return self.model_.predict(*self._split(features, self.model_.private_bounds))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -259,8 +273,48 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         )
         return float(super().score(X, y, sample_weight))
 
+    def _take_units(self, X: Any, passed: Any) -> tuple[Any, Units | None]:
+        """Take the unit column out of X, or read the units that were passed to fit."""
+        if self.unit is None:
+            if passed is None:
+                return X, None
+            name = getattr(passed, "name", None)
+            return X, Units.of(passed, name=name if isinstance(name, str) and name else "unit")
+        if passed is not None:
+            raise SchemaError(f"unit={self.unit!r} names a column, and fit was given units too. Give one of the two.")
+        names, place = self._find_unit(X)
+        if place is None:
+            raise SchemaError(f"unit={self.unit!r} is not a column of X. X has: {names}.")
+        self._unit_place = place
+        without, column = _take_column(X, place)
+        return without, Units.of(column, name=str(names[place]))
+
+    def _find_unit(self, X: Any) -> tuple[list[Any], int | None]:
+        """Names of the columns of X, and the place of the unit column among them."""
+        if nw.dependencies.is_into_dataframe(X):
+            labels = list(nw.from_native(X, eager_only=True).columns)
+            if self.unit in labels:
+                return labels, labels.index(self.unit)
+            by_place = all(isinstance(label, str) for label in labels)
+        else:
+            X = X if hasattr(X, "shape") else np.asarray(X)
+            labels, by_place = [f"x{place}" for place in range(X.shape[1] if X.ndim == 2 else 0)], True
+        found = by_place and isinstance(self.unit, (int, np.integer)) and not isinstance(self.unit, bool)
+        return labels, int(self.unit) if found and 0 <= self.unit < len(labels) else None
+
+    def _drop_unit(self, X: Any) -> Any:
+        """Drop the unit column from new records, if it is there."""
+        if self.unit is None:
+            return X
+        names, place = self._find_unit(X)
+        by_name = place is not None and names[place] == self.unit
+        if place is None or not (by_name or len(names) == self.n_features_in_ + 1):
+            return X
+        return _take_column(X, place)[0]
+
     def _read_features(self, X: Any, *, reset: bool) -> NDArray[Any]:
         """Validate features as scikit-learn does and return a matrix; error messages never quote a value."""
+        labels: list[Any] | None = None
         if nw.dependencies.is_into_dataframe(X):
             if not reset:
                 X = self._select_by_name(X)
@@ -285,10 +339,11 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             # Public columns must be finite, which PublicFeatures checks; private ones are clamped.
             dtypes = [np.float64, np.float32]
             features = validate_data(self, array, reset=reset, dtype=dtypes, ensure_all_finite=False)
-            labels = list(range(features.shape[1]))
         if reset:
             self.n_features_in_ = features.shape[1]
-            self._labels = labels
+            width = features.shape[1] + (self._unit_place is not None)
+            self._places = [place for place in range(width) if place != self._unit_place]  # in X as it was given
+            self._labels = self._places if labels is None else labels
         return features
 
     def _select_by_name(self, X: Any) -> Any:
@@ -315,7 +370,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         # Positions are accepted only if they cannot be confused with the column labels of a table.
         keys |= {label: position for position, label in enumerate(self._labels)}
         if all(isinstance(label, str) for label in self._labels):
-            keys |= {position: position for position in range(len(names))}
+            keys |= {place: position for position, place in enumerate(self._places)}
         positions, bounds = [], []
         if not isinstance(self.private_columns or {}, Mapping):
             raise SchemaError(
@@ -359,6 +414,18 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # noise may dominate on small data sets
         return tags
+
+
+def _take_column(X: Any, place: int) -> tuple[Any, Any]:
+    """X without a column, and that column."""
+    if nw.dependencies.is_into_dataframe(X):
+        table = nw.from_native(X, eager_only=True)
+        names = list(table.columns)
+        return table.select(names[:place] + names[place + 1 :]).to_native(), table[names[place]].to_native()
+    if hasattr(X, "toarray"):
+        raise TypeError("a sparse matrix cannot hold a unit column. Pass the units to fit.")
+    array = np.asarray(X)
+    return np.delete(array, place, axis=1), array[:, place]
 
 
 def _read_label(y: Any, estimator: str) -> NDArray[Any]:

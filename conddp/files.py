@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from conddp.algorithms.request import FitRequest
-from conddp.data.readers import load_features, load_public, load_records
+from conddp.data.readers import load_features, load_public, load_records, load_units
 from conddp.data.schema import Schema
 from conddp.errors import SchemaError
 from conddp.models.result import FitResult
@@ -24,7 +24,7 @@ def plan_file(data: Path, schema: Schema, **settings: Any) -> Plan:
     """Plan a fit to a Parquet or CSV file.
 
     Privacy
-        Reads the public columns of the file and nothing else: no cost.
+        Reads the public columns and the unit column of the file, and nothing else: no cost.
 
     Parameters
     ----------
@@ -35,14 +35,14 @@ def plan_file(data: Path, schema: Schema, **settings: Any) -> Plan:
     **settings
         As in :func:`~conddp.planning.plan.make_plan`.
     """
-    return make_plan(load_public(data, schema), schema, **settings)
+    return make_plan(load_public(data, schema), schema, units=load_units(data, schema), **settings)
 
 
 def compare_file(data: Path, schema: Schema, **settings: Any) -> Comparison:
     """Compare algorithms on labels simulated from the public columns of a Parquet or CSV file.
 
     Privacy
-        Reads the public columns of the file and nothing else: no cost.
+        Reads the public columns and the unit column of the file, and nothing else: no cost.
 
     Parameters
     ----------
@@ -54,7 +54,8 @@ def compare_file(data: Path, schema: Schema, **settings: Any) -> Comparison:
         As in :func:`~conddp.planning.comparison.compare_algorithms`.
     """
     private = dict(zip(schema.private, schema.private_bounds, strict=True))
-    return compare_algorithms(load_public(data, schema), private=private, **settings)
+    units = load_units(data, schema)
+    return compare_algorithms(load_public(data, schema), private=private, units=units, **settings)
 
 
 def load_audit_table(data: Path, schema: Schema) -> dict[str, Any]:

@@ -43,6 +43,7 @@ class Algorithm(ABC):
     labels_only: ClassVar[bool] = False  # private columns are refused
     replace_only: ClassVar[bool] = False  # ZERO_OUT is refused, because there is no null label
     linear_only: ClassVar[bool] = False  # heads that are not linear in the columns are refused
+    records_only: ClassVar[bool] = False  # units of several records are refused
     losses: ClassVar[tuple[str, ...]] = ("squared",)  # names of the supported losses
 
     def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
@@ -71,6 +72,11 @@ class Algorithm(ABC):
             )
         if self.replace_only and neighbouring is not Neighbouring.REPLACE:
             raise PrivacyError(f"{name} is defined under neighbouring='replace' only, got '{neighbouring}'.")
+        if self.records_only and schema.unit is not None:
+            raise PrivacyError(
+                f"{name} protects single records, but column '{schema.unit}' says which records belong together. Use "
+                "CondNewton, CondDP, OneShot or RROnBins, which protect all records of a unit, or leave the unit out."
+            )
         if self.linear_only and head.linear_in is not Linearity.COLUMNS:
             raise ValueError(f"{name} fits a linear head only, got head={head}.")
         if not type(head).__module__.startswith("conddp.heads."):
@@ -99,7 +105,8 @@ class Algorithm(ABC):
         Privacy
             Costs ``self.cost(budget)`` under ``neighbouring``. A fit that the ledger does not cover is refused before
             any private value is read. Labels and private columns are locked until the cost has been recorded. The
-            result is returned only if its releases cost no more than the recorded cost and the recorded event.
+            result is returned only if its releases cost no more than the recorded cost and the recorded event. If the
+            records have units, the guarantee covers all records of a unit together.
 
         Parameters
         ----------
@@ -133,8 +140,9 @@ class Algorithm(ABC):
         name, cost, head, loss = type(self).__name__, self.cost(budget), head or Linear(), loss or Squared()
         schema = records.schema
         self.check(schema, head, neighbouring, loss)
-        ledger = ledger or PrivacyLedger(cost, neighbouring=neighbouring)
+        ledger = ledger or PrivacyLedger(cost, neighbouring=neighbouring, unit=schema.unit)
         table = None if ledger.path is None else Fingerprint.of(records.public.values)
+        records = records.arrange()
         identity = self._describe(budget, head, loss, neighbouring, fit_intercept)
         source = (random_source or RandomSource.of(None)).bind(
             chain(identity, _list_public(records), _list_private(records))
@@ -144,7 +152,7 @@ class Algorithm(ABC):
             plan = chain(identity, _list_public(records), [b"seeded" if source.seeded else b""])
             saved = Checkpoint(checkpoint, plan=plan, private=_list_private(records), always=callback is not None)
         if saved is None or not saved.generation:
-            ledger.check(name, cost, neighbouring, event=self.expect(budget), table=table)
+            ledger.check(name, cost, neighbouring, event=self.expect(budget), table=table, unit=schema.unit)
         noise = "noise" if saved is None or not saved.generation else f"noise, resumed {saved.generation} times"
         task = Task(
             name,
@@ -163,6 +171,7 @@ class Algorithm(ABC):
             callback,
             table=table,
             checkpoint=saved,
+            units=records.units,
         )
         result = self.run(task)
         # Checked here and not by the recipe, which might finish another task or release something afterwards.

@@ -15,6 +15,7 @@ from conddp.algorithms.randomized_labels import RROnBins
 from conddp.algorithms.task import Task
 from conddp.data.parts import PublicFeatures
 from conddp.data.schema import Schema
+from conddp.data.units import Units
 from conddp.heads.head import Head, Linearity
 from conddp.labels.simulation import FAMILIES, simulate
 from conddp.models.result import FitResult
@@ -84,6 +85,7 @@ class Auto(Algorithm):
             task.head,
             fit_intercept=task.fit_intercept,
             neighbouring=task.neighbouring,
+            units=task.units,
         )
         algorithm, name = choice.algorithm, type(choice.algorithm).__name__
         algorithm.check(task.schema, task.head, task.neighbouring, task.loss)
@@ -102,11 +104,12 @@ class Auto(Algorithm):
         *,
         fit_intercept: bool = True,
         neighbouring: Neighbouring = Neighbouring.REPLACE,
+        units: Units | None = None,
     ) -> Choice:
         """Choose the algorithm for these columns, this budget and this head.
 
         Privacy
-            Reads public columns, names and n only: no cost.
+            Reads public columns, the unit column, names and n only: no cost.
         """
         if schema.private and head.linear_in is not Linearity.COLUMNS:
             return Choice(
@@ -123,7 +126,7 @@ class Auto(Algorithm):
         if budget.delta == 0:
             return Choice(RROnBins(), "delta is 0, which Gaussian noise cannot give")
         if self.num_simulations:
-            return self._simulate(public, budget, head, fit_intercept, neighbouring)
+            return self._simulate(public, budget, head, fit_intercept, neighbouring, units)
         reason = "all features are public, so that curvature is known exactly and only sums of residuals need noise"
         if head.linear_in is Linearity.NOTHING:
             reason += (
@@ -132,7 +135,13 @@ class Auto(Algorithm):
         return Choice(CondNewton(), reason)
 
     def _simulate(
-        self, public: PublicFeatures, budget: PrivacyBudget, head: Head, fit_intercept: bool, neighbouring: Neighbouring
+        self,
+        public: PublicFeatures,
+        budget: PrivacyBudget,
+        head: Head,
+        fit_intercept: bool,
+        neighbouring: Neighbouring,
+        units: Units | None,
     ) -> Choice:
         candidates: dict[str, Algorithm] = {
             f"CondNewton with {num_steps} steps": CondNewton(plan=NewtonPlan(num_steps=num_steps))
@@ -149,7 +158,7 @@ class Auto(Algorithm):
         errors: dict[str, list[float]] = {name: [] for name in candidates}
         for family in FAMILIES:
             for seed in range(self.num_simulations):
-                simulated = simulate(public, family, rng, constant=fit_intercept)
+                simulated = simulate(public, family, rng, constant=fit_intercept, units=units)
                 for name, algorithm in candidates.items():
                     model = algorithm.fit(
                         simulated.records,

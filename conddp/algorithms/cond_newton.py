@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from conddp._validate import positive_integer
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.task import Task
+from conddp.algorithms.weighting import describe_weights, weigh_records
 from conddp.data.records import Records
 from conddp.data.scaling import largest_private, scale_bounds, scale_label, scale_private
 from conddp.data.schema import Schema
@@ -25,7 +26,7 @@ from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
 from conddp.newton.private_columns import PrivateRows, release_moments
 from conddp.newton.release import Rows
-from conddp.newton.run import NewtonRun, StepCallback, run_newton
+from conddp.newton.run import NewtonRun, StepCallback, count_noise_records, run_newton
 from conddp.newton.schedule import NewtonPlan
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.events import make_gaussian_event
@@ -102,21 +103,24 @@ class CondNewton(Algorithm):
             Gaussian mechanism with parameter :math:`\mu`, accounted exactly
             (:func:`conddp.newton.release.release_residuals`, :func:`conddp.newton.private_columns.release_moments`).
             Public rows and random features are free. Distillation reads released predictions only. The Jacobian of the
-            head depends only on these and on public rows.
+            head depends only on these and on public rows. If units have several records, each release is calibrated to
+            the unit that can move it most, and the records have public weights
+            (:class:`~conddp.features.row_weights.RowWeights`).
         """
         mu = calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
         features = self._make_features(task)
-        public_rows = WhitenedRows.of(features.transform(task.public), constant=task.fit_intercept)
+        public_rows = _whiten(task, features)
         num_tangents = self._count_tangents(task)
         settings = {
             **asdict(self.plan),
-            "num_steps": len(self.plan.divide_budget(task.num_records)) - 2,
+            "num_steps": len(self.plan.divide_budget(count_noise_records(public_rows))) - 2,
             "mu": mu,
             "num_directions": public_rows.num_directions + task.num_private,
             "moment_fraction": MOMENT_FRACTION if task.num_private else 0.0,
             "num_hidden": features.num_added,
             "tangents": num_tangents,
             "head": repr(task.head),
+            **describe_weights(public_rows.weights),
         }
         seen = "public columns, n and what was released before" if num_tangents else "public columns and n only"
         task.note_free("whitening", f"reads {seen}")
@@ -175,6 +179,18 @@ class CondNewton(Algorithm):
         return max(1, min(number, num_records // 4, int(LARGEST_FEATURES / num_records)))
 
 
+def _whiten(task: Task, features: FeatureMap) -> WhitenedRows:
+    """Whiten the public rows, with weights of the records if units have several of them."""
+    transformed = features.transform(task.public)
+    rows = WhitenedRows.of(transformed, constant=task.fit_intercept)
+    weights = weigh_records(
+        task,
+        num_directions=rows.num_directions + task.num_private,
+        rows=None if task.num_private else rows.values,
+    )
+    return rows if weights is None else WhitenedRows.of(transformed, constant=task.fit_intercept, weights=weights)
+
+
 def _add_private_columns(task: Task, records: Records, public_rows: WhitenedRows, *, mu: float) -> PrivateRows:
     """Release the second moments of the private columns and append the whitened columns to the public rows."""
     assert records.private is not None
@@ -191,7 +207,8 @@ def _choose_start(task: Task, public_rows: WhitenedRows, num_directions: int) ->
     start = np.zeros(num_directions)
     if not task.fit_intercept:
         low, high = scale_bounds(task.schema.label_bounds, center=False)
-        offset = public_rows.values.mean(axis=0)
+        weights = None if public_rows.weights is None else public_rows.weights.values
+        offset = public_rows.values.mean(axis=0) if weights is None else np.average(public_rows.values, 0, weights)
         start[: len(offset)] = (low + high) / 2 * offset
     return start
 

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from conddp._validate import in_range, one_of, positive, positive_integer
 from conddp.algorithms.algorithm import Algorithm
 from conddp.algorithms.task import Task
+from conddp.algorithms.weighting import describe_weights, weigh_records
 from conddp.data.records import Records
 from conddp.data.scaling import scale_label, scale_private
 from conddp.features.conditioning import ConditioningMatrix
+from conddp.features.row_weights import RowWeights
 from conddp.features.spectrum import Spectrum
 from conddp.heads.folding import move_parameters
 from conddp.heads.head import Head, Inputs, OptimizerName
@@ -73,7 +75,8 @@ class Descent(Algorithm):
     num_steps : int, optional
         Number of noisy steps.
     batch_size : int, optional
-        Expected size of a Poisson sample. None uses all records in every step, which is accounted exactly.
+        Expected size of a Poisson sample: number of records, or of units if some have several records. None uses all
+        records in every step, which is accounted exactly.
     optimizer : {"sgd", "adam"}, optional
         Optimizer.
     learning_rate : float, optional
@@ -131,17 +134,20 @@ class Descent(Algorithm):
         *,
         num_private: int = 0,
         neighbouring: Neighbouring = Neighbouring.REPLACE,
+        weights: RowWeights | None = None,
     ) -> DescentPlan:
         """Choose all settings of the run from public information.
 
         Privacy
-            Reads the spectrum of the public features, n and the budget: no cost.
+            Reads the spectrum of the public features, the units, n and the budget: no cost.
         """
-        n = spectrum.num_records
+        n, num_sampled = spectrum.num_records, spectrum.num_records
+        if weights is not None:
+            n, num_sampled = max(1, int(weights.noise_records)), weights.units.num_units
         optimizer = self.choose_optimizer(head, num_private=num_private)
         num_steps, learning_rate = head.descent.steps[optimizer]
         num_steps = self.num_steps or num_steps
-        probability = 1.0 if self.batch_size is None else min(1.0, self.batch_size / n)
+        probability = 1.0 if self.batch_size is None else min(1.0, self.batch_size / num_sampled)
         noise_multiplier = calibrate_noise_multiplier(
             budget.epsilon,
             budget.delta,
@@ -159,12 +165,22 @@ class Descent(Algorithm):
 
         Privacy
             Releases ``num_steps`` noisy sums of clipped gradients, calibrated to the budget. The conditioning matrix
-            and all settings depend only on public columns, n and the budget.
+            and all settings depend only on public columns, n and the budget. With units, records have public weights,
+            and the noise covers the unit with the largest sum of weights.
         """
         spectrum = Spectrum.of(task.public, constant=task.fit_intercept)
-        plan = self.plan(task.head, spectrum, task.budget, num_private=task.num_private, neighbouring=task.neighbouring)
+        weights = weigh_records(task, num_directions=task.head.layout(spectrum.rank, task.num_private).size)
+        plan = self.plan(
+            task.head,
+            spectrum,
+            task.budget,
+            num_private=task.num_private,
+            neighbouring=task.neighbouring,
+            weights=weights,
+        )
         settings = {
             **asdict(plan.training),
+            **describe_weights(weights),
             "optimizer": plan.optimizer,
             "learning_rate": plan.learning_rate,
             "head": repr(task.head),
@@ -177,7 +193,7 @@ class Descent(Algorithm):
         reason = "noisy sums of gradients clipped per record"
         records = task.spend(reason, settings, event=make_run_event(steps))
         watch = _Watch(task.callback, plan.training.num_steps)
-        model = task.make_model(self._descend(plan, task, records, watch)[0])
+        model = task.make_model(self._descend(plan, task, records, watch, weights)[0])
         iterates = [
             move_parameters(task.head, kept, num_private=task.num_private, source=plan.phases[phase].conditioning)[0]
             for _, phase, kept in watch.kept
@@ -186,7 +202,9 @@ class Descent(Algorithm):
         diagnostics = Diagnostics(tuple(step for step, _, _ in watch.kept), distances)
         return task.finish(model, settings, diagnostics=diagnostics)
 
-    def _descend(self, plan: DescentPlan, task: Task, records: Records, watch: "_Watch") -> NDArray[np.float64]:
+    def _descend(
+        self, plan: DescentPlan, task: Task, records: Records, watch: "_Watch", weights: RowWeights | None
+    ) -> NDArray[np.float64]:
         """Train in phases; return parameters in terms of the original public features, shape (1, P)."""
         head, num_private = task.head, task.num_private
         rng = task.make_generator()
@@ -228,6 +246,7 @@ class Descent(Algorithm):
                 neighbouring=task.neighbouring,
                 loss=task.loss,
                 callback=watch,
+                weights=weights,
             )
         return move_parameters(head, parameters, num_private=num_private, source=current)
 

@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 from conddp._validate import one_of
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.task import Task
+from conddp.algorithms.weighting import describe_weights, weigh_records
 from conddp.data.passes import run_pass
 from conddp.data.scaling import bound_label_move, scale_label
+from conddp.data.units import Units
 from conddp.features.conditioning import ConditioningMatrix
-from conddp.features.noise_shape import compute_noise_shape
+from conddp.features.noise_shape import compute_noise_shape, compute_unit_noise_shape
 from conddp.features.spectrum import Spectrum
+from conddp.features.unit_moves import bound_largest_move
 from conddp.heads.folding import move_parameters
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.result import FitResult
@@ -62,24 +65,41 @@ class OneShot(Algorithm):
             One Gaussian release. In coordinates where its noise is spherical, the rows are :math:`v_i = Q^{-1/2} u_i`.
             A label of unit width changes the sum by at most :math:`\max_i \|v_i\|` under REPLACE, and by half as much
             under ZERO_OUT, where the centred label of a record is set to zero.
+
+            With units, row i has a public weight :math:`a_i`. If all labels of a unit change, the sum moves by
+            :math:`\sum_i t_i a_i v_i` with :math:`|t_i| \le 1` (or 1/2), whose length
+            :func:`~conddp.features.unit_moves.bound_largest_move` bounds.
         """
-        n, bounds = task.num_records, task.schema.label_bounds
+        n, bounds = float(task.num_records), task.schema.label_bounds
         C = ConditioningMatrix.from_spectrum(Spectrum.of(task.public, constant=task.fit_intercept))
         Z = C.transform(task.public)
-        shape = compute_noise_shape(Z / math.sqrt(n)) if self.noise == "optimal" else np.eye(Z.shape[1])
+        weights = weigh_records(task, num_directions=Z.shape[1], rows=Z)
+        if weights is not None:
+            C = C.reweight(task.public, weights.values)
+            Z = C.transform(task.public) * weights.values[:, None]
+            n = weights.total
+        shape = self._shape_noise(Z / math.sqrt(n), task.repeated_units)
         V = np.linalg.solve(shape, Z.T).T  # rows in coordinates where the noise is spherical
-        longest = float(np.sqrt((V * V).sum(axis=1)).max())
+        if weights is None:
+            longest = float(np.sqrt((V * V).sum(axis=1)).max())
+        else:
+            longest = bound_largest_move(V, weights.units, beside=np.zeros(weights.units.num_units))
         sensitivity = bound_label_move(bounds, task.neighbouring) * longest
         mu = calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
         noise_std = sensitivity / mu
-        settings = {"noise": self.noise, "shrink": self.shrink, "noise_std": noise_std / n}
+        settings = {
+            "noise": self.noise,
+            "shrink": self.shrink,
+            "noise_std": noise_std / n,
+            **describe_weights(weights),
+        }
         records = task.spend("one noisy sum of labels times rows", settings, event=make_gaussian_event(mu))
 
         total = run_pass(lambda _, rows, label: rows.T @ scale_label(label), V, records.label)
         sums = BoundedSum(total, sensitivity, "the sum of labels times rows")
         released = shape @ (task.curator.release_gaussian(sums, noise_std=noise_std) / n)
         if not task.fit_intercept:  # labels were centred for the release; the contribution of the midpoint is public
-            released = released + bounds.midpoint / bounds.width * Z.mean(axis=0)
+            released = released + bounds.midpoint / bounds.width * (Z.sum(axis=0) / n)
         covariance = (noise_std / n) ** 2 * shape @ shape.T
         theta = self._shrink(released, covariance) if self.shrink else released
         folded = move_parameters(task.head, theta[None], num_private=0, source=C)
@@ -87,6 +107,12 @@ class OneShot(Algorithm):
         deviations = model.compute_linear_deviations(C.matrix @ covariance @ C.matrix.T)
         diagnostics = Diagnostics(coefficient_deviations=tuple(deviations.tolist()))
         return task.finish(model, settings, diagnostics=diagnostics)
+
+    def _shape_noise(self, rows: NDArray[Any], units: Units | None) -> NDArray[Any]:
+        """Root of the noise covariance, up to a factor."""
+        if self.noise == "spherical":
+            return np.eye(rows.shape[1])
+        return compute_noise_shape(rows) if units is None else compute_unit_noise_shape(rows, units)
 
     @staticmethod
     def _shrink(released: NDArray[Any], covariance: NDArray[Any]) -> NDArray[Any]:

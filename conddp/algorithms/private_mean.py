@@ -4,9 +4,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.task import Task
+from conddp.algorithms.weighting import describe_weights, weigh_records
+from conddp.data.parts import Labels
 from conddp.data.passes import run_pass
 from conddp.data.scaling import bound_label_move, scale_label
 from conddp.models.result import FitResult
@@ -31,23 +34,31 @@ class PrivateMean(Algorithm):
 
         Privacy
             One Gaussian release of the sum of labels, each scaled to a range of unit width. Its sensitivity is 1 under
-            REPLACE and 1/2 under ZERO_OUT. No feature is read, public or private.
+            REPLACE and 1/2 under ZERO_OUT. No feature is read, public or private. With units, labels have public
+            weights, and the sensitivity is multiplied by the largest sum of the weights of a unit.
         """
         if not task.fit_intercept:
             raise ValueError(f"{task.name} fits an intercept and nothing else, got fit_intercept=False.")
         sensitivity = bound_label_move(task.schema.label_bounds, task.neighbouring)
+        weights, total_weight = weigh_records(task, num_directions=1), float(task.num_records)
+        if weights is not None:
+            sensitivity, total_weight = sensitivity * weights.largest_total, weights.total
         mu = calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
         noise_std = sensitivity / mu
-        settings = {"noise_std": noise_std / task.num_records}
+        settings = {"noise_std": noise_std / total_weight, **describe_weights(weights)}
         records = task.spend("one noisy sum of labels", settings, event=make_gaussian_event(mu))
 
-        total = run_pass(lambda _, label: scale_label(label).sum(keepdims=True), records.label)
+        def sum_block(span: slice, label: Labels) -> NDArray[np.float64]:
+            scaled = scale_label(label)
+            return np.asarray((scaled if weights is None else scaled * weights.values[span]).sum(keepdims=True))
+
+        total = run_pass(sum_block, records.label)
         released = task.curator.release_gaussian(
             BoundedSum(total, sensitivity, "the sum of labels"), noise_std=noise_std
         )
         layout = task.head.layout(task.num_columns, task.num_private)
         parameters = np.zeros((1, layout.size))
-        layout.views(parameters)["public"][0, 0, -1] = released[0] / task.num_records
+        layout.views(parameters)["public"][0, 0, -1] = released[0] / total_weight
         return task.finish(task.make_model(parameters[0]), settings)
 
 

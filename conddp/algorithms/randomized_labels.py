@@ -93,12 +93,15 @@ class RandomizedLabels(Algorithm):
         Privacy
             Pure epsilon under REPLACE. If a prior is needed and not given, ``prior_fraction`` of epsilon pays for a
             histogram of the labels (L1 sensitivity 2). The rest pays for one randomised value per label. Training is
-            post-processing.
+            post-processing. If units have up to k records, the L1 sensitivity is 2k and every label gets 1/k of the
+            rest, because independent pure mechanisms add up. A declared ``max_rows`` of the unit limits k; records
+            beyond it, in the order of the table, are dropped.
         """
         epsilon, bounds = task.budget.epsilon, task.schema.label_bounds
         needs_prior = self.randomizer in ("bins", "unbiased") and self.prior is None
         prior_epsilon = min(self.prior_fraction * epsilon, LARGEST_EPSILON) if needs_prior else 0.0
-        label_epsilon = min(epsilon - prior_epsilon, LARGEST_EPSILON)
+        per_unit = 1 if task.units is None else task.units.largest
+        label_epsilon = min((epsilon - prior_epsilon) / per_unit, LARGEST_EPSILON)
         grid = self._make_grid(bounds, task.num_records)
         settings = {
             "randomizer": self.randomizer,
@@ -106,16 +109,19 @@ class RandomizedLabels(Algorithm):
             "recalibrate": bool(self.recalibrate),
             "prior_epsilon": prior_epsilon,
             "label_epsilon": label_epsilon,
+            **({"labels_per_unit": per_unit} if per_unit > 1 else {}),
         }
         event = make_pure_event(*filter(None, (prior_epsilon, label_epsilon)))
         records = task.spend("every label randomised once", settings, event=event)
 
         prior = self.prior or LabelPrior(grid, np.ones(len(grid)))
         if needs_prior:
-            prior = estimate_label_prior(records.label, grid, epsilon=prior_epsilon, curator=task.curator)
+            prior = estimate_label_prior(
+                records.label, grid, epsilon=prior_epsilon, curator=task.curator, per_unit=per_unit
+            )
             prior = prior.smooth(self.smoothing)
         randomizer = self._make_randomizer(bounds, prior, label_epsilon)
-        released = randomizer.randomize(bounds.clamp(records.label.values), task.curator)
+        released = randomizer.randomize(bounds.clamp(records.label.values), task.curator, per_unit=per_unit)
         if self.recalibrate:
             slope = randomizer.compute_slope(prior)
             released = _recalibrate(released, slope, task.public, fit_intercept=task.fit_intercept)

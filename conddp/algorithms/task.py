@@ -9,6 +9,7 @@ import numpy as np
 from conddp.data.parts import PublicFeatures
 from conddp.data.records import Records
 from conddp.data.schema import Schema
+from conddp.data.units import Units
 from conddp.heads.head import Head
 from conddp.losses import Loss
 from conddp.models.diagnostics import Diagnostics
@@ -73,6 +74,9 @@ class Task:
         Fingerprint of the public columns, for a ledger that is kept in a file.
     checkpoint : Checkpoint, optional
         File that keeps what is released, so that a killed fit can go on.
+    units : Units, optional
+        Units of the records, arranged: the records of a unit are side by side. If None, each record is protected on its
+        own.
     """
 
     name: str
@@ -92,6 +96,12 @@ class Task:
     choice: str = ""
     table: Fingerprint | None = None
     checkpoint: Checkpoint | None = None
+    units: Units | None = None
+
+    @property
+    def repeated_units(self) -> Units | None:
+        """The units, if any of them has several records. Otherwise a unit is a record, and nothing else changes."""
+        return None if self.units is None or self.units.largest == 1 else self.units
 
     @property
     def num_records(self) -> int:
@@ -136,19 +146,23 @@ class Task:
         """
         self.curator.limit(event)
         details, receipt = dict(settings), None
+        unit = None if self.units is None else self.units.name
+        if unit is not None:
+            details["unit"] = unit
         if self.checkpoint is not None:
             details["fit"] = self.checkpoint.fit_id
             if self.checkpoint.generation:
                 receipt = self.ledger.resume(self.checkpoint.fit_id, self.checkpoint.generation)
         if receipt is None:
             entry = LedgerEntry(self.name, self.cost, reason, details, event=event, table=self.table)
-            receipt = self.ledger.spend(entry, neighbouring=self.neighbouring)
+            receipt = self.ledger.spend(entry, neighbouring=self.neighbouring, unit=unit)
         return self.locked_records.open(receipt)
 
     def note_free(self, what: str, reason: str) -> None:
         """Record a computation that costs nothing, with the reason."""
         entry = LedgerEntry(f"{self.name}: {what}", PrivacyBudget(0.0, 0.0), reason)
-        self.ledger.spend(entry, neighbouring=self.neighbouring)
+        unit = None if self.units is None else self.units.name
+        self.ledger.spend(entry, neighbouring=self.neighbouring, unit=unit)
 
     def make_model(self, parameters: Any) -> FittedModel:
         """Make a model from parameters stated in terms of the original public columns."""
@@ -196,6 +210,7 @@ class Task:
             mechanism,
             self.random_source.seeded,
             self.choice,
+            *(() if self.units is None else (self.units.name, self.units.num_units, self.units.largest)),
         )
         return FitResult(
             model,

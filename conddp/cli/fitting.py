@@ -15,6 +15,7 @@ from conddp.cli.options import (
     LabelName,
     PrivateColumns,
     SchemaFile,
+    UnitName,
     on_interrupt,
     read_schema,
     usage_errors,
@@ -55,6 +56,7 @@ def fit(
     label: LabelName = None,
     label_bounds: LabelBounds = None,
     private: PrivateColumns = None,
+    unit: UnitName = None,
     algorithm: Annotated[str, typer.Option(help="Algorithm: auto, cond-newton, cond-dp, rr-on-bins, ...")] = "auto",
     head: HeadName = "linear",
     ledger: Annotated[
@@ -78,7 +80,7 @@ def fit(
     with usage_errors(), on_interrupt(COUNTED):
         saved = fit_file(
             data,
-            read_schema(data, schema, label, label_bounds, private or []),
+            read_schema(data, schema, label, label_bounds, private or [], unit),
             out,
             epsilon=epsilon,
             delta=delta,

@@ -28,6 +28,7 @@ __all__ = [
     "LabelName",
     "PrivateColumns",
     "SchemaFile",
+    "UnitName",
     "Workers",
     "check_out",
     "on_interrupt",
@@ -44,6 +45,10 @@ LabelBounds = Annotated[
 ]
 PrivateColumns = Annotated[
     list[str] | None, typer.Option("--private", help="A private feature and its range, NAME=LOW,HIGH. Repeatable.")
+]
+UnitName = Annotated[
+    str | None,
+    typer.Option("--unit", help="A public column, such as a customer number: all records of one value are protected."),
 ]
 Delta = Annotated[
     float, typer.Option("--delta", help="The additive term delta. Choose it well below 1 / number of records.")
@@ -75,15 +80,20 @@ def check_out(out: Path | None, force: bool) -> None:
 
 
 def read_schema(
-    data: Path, path: Path | None, label: str | None, label_bounds: str | None, private: list[str]
+    data: Path,
+    path: Path | None,
+    label: str | None,
+    label_bounds: str | None,
+    private: list[str],
+    unit: str | None = None,
 ) -> "Schema":
     """The schema from its file, or from the other options if there is no file."""
     from conddp.data.readers import read_column_types
     from conddp.data.schema import Schema
 
     if path is not None:
-        if label is not None or label_bounds is not None or private:
-            raise typer.BadParameter("give either --schema, or --label, --label-bounds and --private.")
+        if label is not None or label_bounds is not None or private or unit is not None:
+            raise typer.BadParameter("give either --schema, or --label, --label-bounds, --private and --unit.")
         return Schema.load(path)
     if label is None or label_bounds is None:
         raise typer.BadParameter("give --schema FILE, or --label NAME and --label-bounds LOW,HIGH.")
@@ -95,7 +105,7 @@ def read_schema(
         if name in protected:
             raise typer.BadParameter(f"--private names '{name}' twice.")
         protected[name] = _read_bounds(bounds, option=f"--private {name}")
-    columns = read_column_types(data, leave_out=[label, *protected])
+    columns = read_column_types(data, leave_out=[label, *protected, *([] if unit is None else [unit])])
     count = sum(not holds_numbers for holds_numbers in columns.values())
     if count:
         raise typer.BadParameter(
@@ -107,6 +117,7 @@ def read_schema(
         label_bounds=_read_bounds(label_bounds, option="--label-bounds"),
         public=list(columns),
         private=protected,
+        unit=unit,
     )
 
 

@@ -16,6 +16,7 @@ from conddp.cli.options import (
     LabelName,
     PrivateColumns,
     SchemaFile,
+    UnitName,
     Workers,
     check_out,
     on_interrupt,
@@ -49,6 +50,7 @@ def plan(
     label: LabelName = None,
     label_bounds: LabelBounds = None,
     private: PrivateColumns = None,
+    unit: UnitName = None,
     head: HeadName = "linear",
     draws: Draws = 1,
     workers: Workers = None,
@@ -66,7 +68,7 @@ def plan(
     with usage_errors(), on_interrupt(NOTHING_LOST), show_progress("planning") as advance:
         made = plan_file(
             data,
-            read_schema(data, schema, label, label_bounds, private or []),
+            read_schema(data, schema, label, label_bounds, private or [], unit),
             epsilon=epsilon,
             delta=delta,
             head=head,
@@ -95,6 +97,7 @@ def compare(
     label: LabelName = None,
     label_bounds: LabelBounds = None,
     private: PrivateColumns = None,
+    unit: UnitName = None,
     algorithm: Annotated[
         list[str] | None, typer.Option(help="An algorithm to try. Repeatable; by default all that can be used.")
     ] = None,
@@ -121,7 +124,7 @@ def compare(
     with usage_errors(), on_interrupt(NOTHING_LOST), show_progress("comparing") as advance:
         made = compare_file(
             data,
-            read_schema(data, schema, label, label_bounds, private or []),
+            read_schema(data, schema, label, label_bounds, private or [], unit),
             algorithms=algorithm or CANDIDATES,
             epsilons=epsilon or EPSILONS,
             delta=delta,

@@ -2,7 +2,7 @@
 
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers, require_public
 from conddp.data.passes import BLOCK_SIZE, Executor, Sliceable, list_blocks, run_in_order, run_pass, use_executor
-from conddp.data.readers import load_features, load_public, load_records, read_column_types
+from conddp.data.readers import load_features, load_public, load_records, load_units, read_column_types
 from conddp.data.records import Records
 from conddp.data.scaling import (
     bound_label_move,
@@ -14,6 +14,7 @@ from conddp.data.scaling import (
     scale_private,
 )
 from conddp.data.schema import Column, Role, Schema
+from conddp.data.units import Units
 
 __all__ = [
     "BLOCK_SIZE",
@@ -26,6 +27,7 @@ __all__ = [
     "Role",
     "Schema",
     "Sliceable",
+    "Units",
     "as_matrix",
     "as_numbers",
     "bound_label_move",
@@ -34,6 +36,7 @@ __all__ = [
     "load_features",
     "load_public",
     "load_records",
+    "load_units",
     "private_unit",
     "read_column_types",
     "require_public",

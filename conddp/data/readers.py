@@ -19,9 +19,10 @@ import numpy as np
 from conddp.data.parts import PrivateFeatures, PublicFeatures, as_matrix
 from conddp.data.records import Records
 from conddp.data.schema import Schema
+from conddp.data.units import Units
 from conddp.errors import SchemaError
 
-__all__ = ["check_header", "load_features", "load_public", "load_records", "read_column_types"]
+__all__ = ["check_header", "load_features", "load_public", "load_records", "load_units", "read_column_types"]
 
 # What a damaged file makes pyarrow raise; all of its own exceptions are among these or derived from them.
 FAILURES = (OSError, ValueError, LookupError, TypeError, NotImplementedError, MemoryError, ArithmeticError, EOFError)
@@ -32,7 +33,7 @@ MISSING_MARKS = {"na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nil", "mis
 
 def load_records(path: str | Path, schema: Schema) -> Records:
     """Load records from a Parquet or CSV file (``.csv`` or ``.csv.gz``). Only columns in the schema are read."""
-    return Records.from_frame(_read_table(Path(path), [column.name for column in schema.columns]), schema)
+    return Records.from_frame(_read_table(Path(path), schema.names), schema)
 
 
 def load_features(path: str | Path, schema: Schema) -> tuple[PublicFeatures, PrivateFeatures | None]:
@@ -60,11 +61,19 @@ def load_public(path: str | Path, schema: Schema) -> PublicFeatures:
     if not schema.public:
         raise SchemaError("the schema has no public column, so there is nothing to read at no privacy cost.")
     # If the name of the label is misspelt, the label itself could be declared a public column.
-    _check_names(Path(path), [column.name for column in schema.columns])
+    _check_names(Path(path), schema.names)
     table = nw.from_native(_read_table(Path(path), schema.public), eager_only=True)
     if len(table) == 0:
         raise SchemaError("the table has no rows.")
     return PublicFeatures(as_matrix(table), schema.public)
+
+
+def load_units(path: str | Path, schema: Schema) -> Units | None:
+    """Load the unit column of a Parquet or CSV file, which is public; None if the schema has no unit."""
+    if schema.unit is None:
+        return None
+    table = nw.from_native(_read_table(Path(path), [schema.unit]), eager_only=True)
+    return Units.of(table[schema.unit].to_native(), name=schema.unit, max_rows=schema.max_rows)
 
 
 def read_column_types(path: str | Path, *, leave_out: Collection[str] = ()) -> dict[str, bool]:

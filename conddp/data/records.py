@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from conddp._validate import in_range
 from conddp.data.parts import Labels, Matrix, PrivateFeatures, PublicFeatures, as_matrix
 from conddp.data.schema import Schema
+from conddp.data.units import Units
 from conddp.errors import PrivateDataLeak, SchemaError
 
 __all__ = ["Records"]
@@ -18,11 +19,20 @@ __all__ = ["Records"]
 
 @dataclass(frozen=True)
 class Records:
-    """Public features, private features (or None) and labels of the same records."""
+    """Public features, private features (or None) and labels of the same records, and which belong to one unit.
+
+    Parameters
+    ----------
+    public, private, label
+        The columns by role.
+    units : Units, optional
+        The unit of every record, such as the person whom it is about. If None, every record is protected on its own.
+    """
 
     public: PublicFeatures
     private: PrivateFeatures | None
     label: Labels
+    units: Units | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.public, PublicFeatures):
@@ -30,6 +40,8 @@ class Records:
         lengths = {"public": len(self.public), "label": len(self.label)}
         if self.private is not None:
             lengths["private"] = len(self.private)
+        if self.units is not None:
+            lengths["units"] = len(self.units)
         if len(set(lengths.values())) > 1:
             raise SchemaError(f"the parts of a data set must have the same number of records, got {lengths}.")
 
@@ -43,7 +55,12 @@ class Records:
         """Names, roles and declared bounds of the columns, which are all public."""
         private = {} if self.private is None else dict(zip(self.private.names, self.private.bounds, strict=True))
         return Schema.of(
-            label=self.label.name, label_bounds=self.label.bounds, public=self.public.names, private=private
+            label=self.label.name,
+            label_bounds=self.label.bounds,
+            public=self.public.names,
+            private=private,
+            unit=None if self.units is None else self.units.name,
+            max_rows=None if self.units is None else self.units.max_rows,
         )
 
     @classmethod
@@ -54,10 +71,10 @@ class Records:
         except TypeError:
             raise SchemaError(f"expected a pandas, polars or Arrow table, got {type(frame).__name__}.") from None
         names = list(table.columns)
-        for column in schema.columns:
-            if column.name not in names:
+        for name in schema.names:
+            if name not in names:
                 raise SchemaError(
-                    f"column '{column.name}' is in the schema but not among the {len(names)} columns of the table."
+                    f"column '{name}' is in the schema but not among the {len(names)} columns of the table."
                 )
         if len(table) == 0:
             raise SchemaError("the table has no rows.")
@@ -73,16 +90,35 @@ class Records:
                 else None
             ),
             label=Labels(read([schema.label.name], finite=False)[:, 0], schema.label_bounds, schema.label.name),
+            units=(
+                None
+                if schema.unit is None
+                else Units.of(table[schema.unit].to_native(), name=schema.unit, max_rows=schema.max_rows)
+            ),
         )
 
     def take(self, index: NDArray[np.intp]) -> "Records":
         """Select the records at these positions."""
-        return Records(self.public[index], None if self.private is None else self.private[index], self.label[index])
+        private = None if self.private is None else self.private[index]
+        return Records(
+            self.public[index], private, self.label[index], None if self.units is None else self.units[index]
+        )
+
+    def arrange(self) -> "Records":
+        """Records with those of a unit side by side, without those beyond the declared maximum of a unit."""
+        return self if self.units is None else self.take(self.units.arrange())
 
     def split(self, *, test_fraction: float = 0.2, random_state: int = 42) -> tuple["Records", "Records"]:
-        """Split into training and test records, exactly as scikit-learn's ``train_test_split`` does."""
+        """Split into training and test records, exactly as scikit-learn's ``train_test_split`` does.
+
+        With units, the units are split, so that all records of a unit are on the same side.
+        """
         from sklearn.model_selection import train_test_split
 
         in_range(0.0, 1.0, test_fraction=test_fraction)
-        train, test = train_test_split(np.arange(self.num_records), test_size=test_fraction, random_state=random_state)
+        number = self.num_records if self.units is None else self.units.num_units
+        train, test = train_test_split(np.arange(number), test_size=test_fraction, random_state=random_state)
+        if self.units is not None:
+            codes = self.units.codes
+            train, test = np.flatnonzero(np.isin(codes, train)), np.flatnonzero(np.isin(codes, test))
         return self.take(train), self.take(test)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from conddp._validate import positive_integer
 from conddp.bounds import Bounds
 from conddp.errors import SchemaError
 from conddp.stored import read_bytes
@@ -48,6 +49,16 @@ class Column:
 class Schema:
     """The columns of a table to use, each with its role. Exactly one column is the label.
 
+    Parameters
+    ----------
+    columns : tuple of Column
+        Features and label.
+    unit : str, optional
+        A public column of any type whose equal values belong to one person. It is not a feature. The guarantee then
+        covers all records of a person together; see :class:`~conddp.data.units.Units`.
+    max_rows : int, optional
+        Maximum number of records of a unit that are used. If None, all are.
+
     Examples
     --------
     >>> schema = Schema.of(label="price", label_bounds=(0, 400), public=["rooms", "age"],
@@ -59,6 +70,8 @@ class Schema:
     """
 
     columns: tuple[Column, ...]
+    unit: str | None = None
+    max_rows: int | None = None
 
     def __post_init__(self) -> None:
         seen: dict[str, Role] = {}
@@ -72,6 +85,18 @@ class Schema:
         labels = [column.name for column in self.columns if column.role is Role.LABEL]
         if len(labels) != 1:
             raise SchemaError(f"a schema needs exactly one label column, got {labels}.")
+        if self.unit is not None and self.unit in seen:
+            raise SchemaError(
+                f"column '{self.unit}' is the unit and also has role={seen[self.unit].value}. Remove one of the two: "
+                "a column that says whom a record is about is public and not a feature."
+            )
+        if self.max_rows is not None:
+            if self.unit is None:
+                raise SchemaError("max_rows needs a unit column whose records it limits.")
+            try:
+                positive_integer(max_rows=self.max_rows)
+            except ValueError as error:
+                raise SchemaError(f"unit '{self.unit}': {error}") from None
 
     @classmethod
     def of(
@@ -81,6 +106,8 @@ class Schema:
         label_bounds: object,
         public: Iterable[str] = (),
         private: Mapping[str, object] | None = None,
+        unit: str | None = None,
+        max_rows: int | None = None,
     ) -> "Schema":
         """Create a schema from column names and (low, high) pairs."""
         return cls(
@@ -88,8 +115,15 @@ class Schema:
                 Column(label, Role.LABEL, Bounds.of(label_bounds, column=label)),
                 *(Column(name, Role.PUBLIC) for name in public),
                 *(Column(n, Role.PRIVATE, Bounds.of(b, column=n)) for n, b in (private or {}).items()),
-            )
+            ),
+            unit,
+            max_rows,
         )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all columns that are read, the unit column last."""
+        return (*(column.name for column in self.columns), *([] if self.unit is None else [self.unit]))
 
     @property
     def label(self) -> Column:
@@ -121,16 +155,18 @@ class Schema:
 
     @classmethod
     def from_toml(cls, text: str) -> "Schema":
-        """Parse TOML text with tables ``[label]``, ``[public]`` and ``[private.NAME]``."""
+        """Parse TOML text with tables ``[label]``, ``[public]``, ``[private.NAME]`` and ``[unit]``."""
         try:
             content = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
             place = re.search(r"\(at (line \d+, column \d+|end of document)\)", str(error))
             where = f" at {place[1]}" if place else ""  # without the rest, which quotes the file: it may be a table
             raise SchemaError(f"the schema is not valid TOML{where}.") from None
-        unknown = sorted(set(content) - {"label", "public", "private"})
+        unknown = sorted(set(content) - {"label", "public", "private", "unit"})
         if unknown:
-            raise SchemaError(f"the schema has unknown tables {unknown}. Expected [label], [public], [private.NAME].")
+            raise SchemaError(
+                f"the schema has unknown tables {unknown}. Expected [label], [public], [private.NAME], [unit]."
+            )
         label = content.get("label")
         if not isinstance(label, dict) or not isinstance(label.get("name"), str):
             raise SchemaError(
@@ -143,11 +179,17 @@ class Schema:
         private = content.get("private", {})
         if not isinstance(private, dict) or not all(isinstance(entry, dict) for entry in private.values()):
             raise SchemaError("[private.NAME] must be a table with bounds = [low, high].")
+        unit = content.get("unit", {})
+        right = isinstance(unit, dict) and set(unit) <= {"column", "max_rows"}
+        if not right or ("unit" in content and not isinstance(unit.get("column"), str)):
+            raise SchemaError('[unit] must contain column = "name", and may contain max_rows = 5.')
         return cls.of(
             label=label["name"],
             label_bounds=label.get("bounds"),
             public=names,
             private={name: entry.get("bounds") for name, entry in private.items()},
+            unit=unit.get("column"),
+            max_rows=unit.get("max_rows"),
         )
 
     def to_toml(self) -> str:
@@ -162,6 +204,10 @@ class Schema:
         ]
         for name, bounds in zip(self.private, self.private_bounds, strict=True):
             parts += ["", f"[private.{_quote(name)}]", f"bounds = {_pair(bounds)}"]
+        if self.unit is not None:
+            parts += ["", "[unit]", f"column = {_quote(self.unit)}"]
+        if self.max_rows is not None:
+            parts += [f"max_rows = {self.max_rows}"]
         return "\n".join(parts) + "\n"
 
     @staticmethod
@@ -193,6 +239,10 @@ class Schema:
             "# A feature that must be protected: move its name from above to a table of its own, with its range.",
             "# [private.income]",
             "# bounds = [0, 200000]",
+            "",
+            "# If a person can have several records: a public column, of any type, that says whose each record is.",
+            "# [unit]",
+            '# column = "customer_id"',
         ]
         if text:
             lines += [

@@ -129,6 +129,24 @@ class ConditioningMatrix:
         eye = np.eye(spectrum.num_columns)
         return cls(eye, eye, spectrum.has_constant)
 
+    def reweight(self, public_features: PublicFeatures, weights: NDArray[np.float64]) -> "ConditioningMatrix":
+        r"""Rotate and scale the conditioned features so that their weighted second moment is the identity.
+
+        Privacy
+            Built from public columns and public weights only: no cost.
+
+        Parameters
+        ----------
+        public_features : PublicFeatures
+            Public feature rows, shape (n, d).
+        weights : array of shape (n,)
+            Weights of the records.
+        """
+        Z = self.transform(public_features)
+        squared, V = np.linalg.eigh((Z * weights[:, None]).T @ Z / weights.sum())
+        roots = np.sqrt(np.maximum(squared, squared[-1] * 1e-12))
+        return ConditioningMatrix(self.matrix @ (V / roots) @ V.T, (V * roots) @ V.T @ self.inverse, self.has_constant)
+
     @property
     def num_parameters(self) -> int:
         """Number of conditioned features k."""

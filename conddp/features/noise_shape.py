@@ -5,7 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["compute_noise_shape"]
+from conddp.data.units import Units
+from conddp.features.unit_moves import find_long_sums
+
+__all__ = ["compute_noise_shape", "compute_unit_noise_shape"]
 
 
 def compute_noise_shape(rows: NDArray[Any], *, num_rounds: int = 300, tolerance: float = 0.01) -> NDArray[np.float64]:
@@ -38,3 +41,30 @@ def compute_noise_shape(rows: NDArray[Any], *, num_rounds: int = 300, tolerance:
             break
         weights = weights * lengths
     return np.asarray((V * np.sqrt(values)) @ V.T)
+
+
+def compute_unit_noise_shape(rows: NDArray[Any], units: Units, *, num_rounds: int = 2) -> NDArray[np.float64]:
+    r"""Compute a root of the noise covariance with little expected error if all records of a unit change together.
+
+    A unit moves the sum by :math:`\sum_i t_i u_i` with any :math:`|t_i| \le 1`. Of these moves, the rows themselves and
+    a few long sums of the rows of each unit are passed to :func:`compute_noise_shape`. Long sums are searched for
+    again in the coordinates of the shape that was found.
+
+    Privacy
+        Reads public rows only: no cost. Any positive definite result is safe, because the caller calibrates the noise
+        to the unit that can move the sum most.
+
+    Parameters
+    ----------
+    rows : array of shape (n, k)
+        Weighted rows.
+    units : Units
+        Units of the records, arranged.
+    num_rounds : int
+        Number of times that long sums are searched for.
+    """
+    moves, shape = [rows], np.eye(rows.shape[1])
+    for _ in range(num_rounds):
+        moves.append(find_long_sums(np.linalg.solve(shape, rows.T).T, units) @ shape.T)
+        shape = compute_noise_shape(np.vstack(moves))
+    return shape

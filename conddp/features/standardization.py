@@ -27,6 +27,8 @@ class Standardization:
     ----------
     num_records : int
         Number of records n.
+    total_weight : float
+        Sum of the weights of the records; n without weights.
     center, variance : arrays of shape (d,)
         Mean of each column (zero without an intercept), and mean squared deviation from it.
     varies : array of shape (d,)
@@ -38,6 +40,7 @@ class Standardization:
     """
 
     num_records: int
+    total_weight: float
     center: NDArray[np.float64]
     variance: NDArray[np.float64]
     varies: NDArray[np.bool_]
@@ -46,7 +49,12 @@ class Standardization:
 
     @classmethod
     def of(
-        cls, public_features: PublicFeatures | Iterable[PublicFeatures], *, constant: bool, function: str
+        cls,
+        public_features: PublicFeatures | Iterable[PublicFeatures],
+        *,
+        constant: bool,
+        function: str,
+        weights: NDArray[np.float64] | None = None,
     ) -> "Standardization":
         """Compute moments of public features, or of an iterator over chunks of them, in one pass.
 
@@ -61,8 +69,13 @@ class Standardization:
             Whether to centre the columns.
         function : str
             Name of the calling function, for error messages.
+        weights : array of shape (n,), optional
+            Weights of the records; all moments are then weighted.
         """
-        gram, total, shift, n = _sum_moments(public_features, constant=constant, function=function)
+        gram, total, shift, num_records = _sum_moments(
+            public_features, constant=constant, function=function, weights=weights
+        )
+        n = float(num_records) if weights is None else float(weights.sum())
         center = np.zeros(len(gram))
         if constant:
             moved = total / n  # from the shift to the mean
@@ -72,11 +85,15 @@ class Standardization:
         varies = variance > (1e-12 * center) ** 2
         scale = np.where(varies, np.sqrt(variance), 1.0)
         gram = np.where(np.outer(varies, varies), gram / np.outer(scale, scale), 0.0)
-        return cls(n, center, variance, varies, scale, gram)
+        return cls(num_records, n, center, variance, varies, scale, gram)
 
 
 def _sum_moments(
-    public_features: PublicFeatures | Iterable[PublicFeatures], *, constant: bool, function: str
+    public_features: PublicFeatures | Iterable[PublicFeatures],
+    *,
+    constant: bool,
+    function: str,
+    weights: NDArray[np.float64] | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], int]:
     """Sums of outer products and of rows, the shift that was subtracted from the columns, and the number of rows."""
     gram: NDArray[np.float64] | None = None
@@ -92,8 +109,11 @@ def _sum_moments(
         with np.errstate(over="ignore", invalid="ignore"):
             if constant:
                 block = block - shift
-            gram += block.T @ block
-            total = total + block.sum(axis=0)
+            scaled = block
+            if weights is not None:
+                scaled = block * weights[num_records : num_records + len(block), None]
+            gram += scaled.T @ block
+            total = total + scaled.sum(axis=0)
         num_records += len(block)
     if gram is None:
         raise SchemaError("there are no public features: the iterator of chunks is empty.")

@@ -89,20 +89,25 @@ class LabelPrior:
         return LabelPrior(self.grid, (kernel / kernel.sum(axis=0)) @ self.weights)
 
 
-def estimate_label_prior(label: Labels, grid: NDArray[np.float64], *, epsilon: float, curator: Curator) -> LabelPrior:
+def estimate_label_prior(
+    label: Labels, grid: NDArray[np.float64], *, epsilon: float, curator: Curator, per_unit: int = 1
+) -> LabelPrior:
     """Estimate the prior from a histogram of the labels on a public grid, with discrete Laplace noise.
 
     Privacy
         Pure ``epsilon`` under REPLACE. A replaced label leaves one cell and enters another, so the L1 sensitivity of
-        the counts is 2. Each count receives discrete Laplace noise of scale 2 / epsilon, which leaves no low-order bits
-        to attack. The noisy counts are then projected to the nearest non-negative counts that add up to n, which is
+        the counts is 2, and 2 ``per_unit`` if up to ``per_unit`` labels of a unit are replaced together. Each count
+        receives discrete Laplace noise whose scale is the sensitivity over epsilon, which leaves no low-order bits to
+        attack. The noisy counts are then projected to the nearest non-negative counts that add up to n, which is
         public; this is post-processing. Clipping at zero alone would keep the positive noise of empty cells and bias
         the mean. The caller must have recorded the cost.
     """
     positive(epsilon=epsilon)
     uniform = LabelPrior(grid, np.ones(len(grid)))
     counts = np.bincount(uniform.locate(label.bounds.clamp(label.values)), minlength=len(grid))
-    noisy = curator.release_integers(counts, sensitivity=2.0, epsilon=epsilon, what="a histogram of all labels")
+    noisy = curator.release_integers(
+        counts, sensitivity=2.0 * per_unit, epsilon=epsilon, what="a histogram of all labels"
+    )
     return LabelPrior(grid, _project(noisy, len(label)))
 
 

@@ -37,8 +37,8 @@ class Randomizer(Protocol):
     def compute_slope(self, prior: LabelPrior) -> float:
         """Compute the slope of the regression of the expected output on the label, under a prior."""
 
-    def randomize(self, label: NDArray[Any], curator: Curator) -> NDArray[np.float64]:
-        """Randomise labels. The caller must have recorded the cost."""
+    def randomize(self, label: NDArray[Any], curator: Curator, *, per_unit: int = 1) -> NDArray[np.float64]:
+        """Randomise labels, up to ``per_unit`` of them of one unit. The caller must have recorded the cost."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,11 @@ class FiniteRandomizer:
         squares = (self.outputs[None, :] - self.grid[:, None]) ** 2
         return float(prior.weights @ (self.probabilities * squares).sum(axis=1))
 
-    def randomize(self, label: NDArray[Any], curator: Curator) -> NDArray[np.float64]:
+    def randomize(self, label: NDArray[Any], curator: Curator, *, per_unit: int = 1) -> NDArray[np.float64]:
         """Randomise labels, drawing from the row of the table that belongs to the nearest grid label."""
         cells = LabelPrior(self.grid, np.ones(len(self.grid))).locate(label)
-        return self.outputs[curator.release_response(cells, self.probabilities, what="every label, once")]
+        drawn = curator.release_response(cells, self.probabilities, what="every label, once", per_unit=per_unit)
+        return self.outputs[drawn]
 
 
 def make_response_on_bins(prior: LabelPrior, epsilon: float) -> FiniteRandomizer:
@@ -267,10 +268,10 @@ class AdditiveNoise:
         """Return 1, because the noise does not depend on the label."""
         return 1.0
 
-    def randomize(self, label: NDArray[Any], curator: Curator) -> NDArray[np.float64]:
+    def randomize(self, label: NDArray[Any], curator: Curator, *, per_unit: int = 1) -> NDArray[np.float64]:
         """Randomise labels."""
         release = curator.release_laplace if self.shape == "laplace" else curator.release_staircase
         bounds = self.bounds
         scaled = np.clip((bounds.clamp(label) - bounds.midpoint) / bounds.width, -0.5, 0.5)
-        released = release(scaled, sensitivity=1.0, epsilon=self.epsilon, what="every label, once")
+        released = release(scaled, sensitivity=1.0, epsilon=self.epsilon, what="every label, once", per_unit=per_unit)
         return np.asarray(bounds.midpoint + bounds.width * released)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
 from conddp.data.records import Records
+from conddp.data.units import Units
 from conddp.features.random_features import RandomFeatures
 from conddp.features.whitening import WhitenedRows
 
@@ -97,6 +98,7 @@ def simulate(
     *,
     constant: bool = True,
     private: Mapping[str, Bounds] | None = None,
+    units: Units | None = None,
 ) -> Simulation:
     """Simulate labels between 0 and 1 on public features, and private columns if their bounds are given.
 
@@ -116,6 +118,8 @@ def simulate(
     private : mapping, optional
         Declared ranges of private columns, by name. Each column is drawn around a random point of its range with a
         random spread, and contributes as much to the signal as one direction of the public columns.
+    units : Units, optional
+        Units of the records, which the simulated records keep. Residuals are independent, also within a unit.
     """
     rows = WhitenedRows.of(public_features, constant=constant)
     n = len(rows.values)
@@ -149,7 +153,7 @@ def simulate(
     signal = np.clip(middle + family.spread * signal, 0.0, 1.0)
     residual *= family.spread
     label = Labels(np.clip(signal + residual, 0.0, 1.0), Bounds(0.0, 1.0))
-    return Simulation(Records(public_features, made_up, label), signal, float(residual.var()))
+    return Simulation(Records(public_features, made_up, label, units), signal, float(residual.var()))
 
 
 def _draw_private(private: Mapping[str, Bounds], n: int, rng: np.random.Generator) -> PrivateFeatures:

@@ -33,6 +33,10 @@ def check_evidence(result: FitResult) -> None:
     columns = (schema.label.name, schema.label_bounds, schema.public, schema.private)
     if columns != (guarantee.label, guarantee.label_bounds, guarantee.public_columns, guarantee.private_columns):
         raise PrivacyError("the guarantee is about other columns or bounds than the schema.")
+    if guarantee.unit != (schema.unit or ""):
+        raise PrivacyError("the guarantee and the schema name different unit columns.")
+    if ledger.unit is not None and ledger.unit != guarantee.unit:
+        raise PrivacyError("the guarantee and the ledger protect different units.")
     design = result.design
     if design is not None and (design.columns, design.num_records) != (schema.public, guarantee.num_records):
         raise PrivacyError("the guarantee is about other records or columns than the statistics of public columns.")

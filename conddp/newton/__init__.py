@@ -4,7 +4,7 @@ from conddp.newton.posterior import ResidualScale, RunningMean, RunningPosterior
 from conddp.newton.prior import Posterior, SignalPrior
 from conddp.newton.private_columns import Moments, PrivateRows, bound_moments, release_moments
 from conddp.newton.release import ResidualQuery, Rows, StepEstimate, release_residuals
-from conddp.newton.run import NewtonRun, run_newton
+from conddp.newton.run import NewtonRun, count_noise_records, run_newton
 from conddp.newton.schedule import NewtonPlan, allot_weights, choose_clip_norm
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "allot_weights",
     "bound_moments",
     "choose_clip_norm",
+    "count_noise_records",
     "release_moments",
     "release_residuals",
     "run_newton",

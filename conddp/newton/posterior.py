@@ -165,7 +165,7 @@ class RunningPosterior:
         self.priors.append(SignalPrior(rows.variances, has_constant=False))
         self.clamped.add_coefficients(rows.num_directions)
 
-    def update(self, mean_square: float, num_records: int) -> None:
+    def update(self, mean_square: float, num_records: float) -> None:
         """Compute the posterior from all estimates so far, given the mean square of the residuals."""
         before = self.posterior.mean[int(self.has_constant) : len(self.priors[0].variances)]
         measured, variance = self.clamped.mean.copy(), self.clamped.variance.copy()

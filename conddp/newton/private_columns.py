@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp.data.passes import run_pass
+from conddp.features.row_weights import RowWeights
 from conddp.features.whitening import WhitenedRows
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.release import BoundedSum, Curator
@@ -54,7 +55,7 @@ class PrivateRows:
     ----------
     values : array of shape (n, k)
         Approximately whitened rows. The first column is the constant, if there is one.
-    variances, matrix, has_constant
+    variances, matrix, has_constant, weights
         Same as in :class:`~conddp.features.whitening.WhitenedRows`. They have been released, so they are public.
     """
 
@@ -62,6 +63,7 @@ class PrivateRows:
     variances: NDArray[np.float64]
     matrix: NDArray[np.float64]
     has_constant: bool
+    weights: RowWeights | None = None
 
     @classmethod
     def of(cls, public: WhitenedRows, private: NDArray[np.float64], moments: Moments) -> "PrivateRows":
@@ -91,7 +93,13 @@ class PrivateRows:
         with np.errstate(all="ignore"):
             values[:, k:] = (private - public.values @ cross.T) @ root
         matrix = np.block([[public.matrix, -public.matrix @ cross.T @ root], [np.zeros((p, k)), root]])
-        return cls(values, np.concatenate([public.variances, np.ones(p)]), matrix, public.has_constant)
+        variances = np.concatenate([public.variances, np.ones(p)])
+        return cls(values, variances, matrix, public.has_constant, public.weights)
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of the weights of the records; n without weights."""
+        return float(len(self.values)) if self.weights is None else self.weights.total
 
     @property
     def num_directions(self) -> int:
@@ -133,7 +141,10 @@ def release_moments(
 
     Privacy
         One Gaussian release whose sensitivity, :func:`bound_moments`, is ``mu`` standard deviations. Both copies of an
-        off-diagonal entry count towards the sensitivity. They receive independent noise and are averaged.
+        off-diagonal entry count towards the sensitivity. They receive independent noise and are averaged. With units,
+        each record's contribution is multiplied by its public weight. Replacing all records of a unit changes the sums
+        by at most the sum of their weights times the bound for one record (triangle inequality), so the sensitivity is
+        multiplied by the largest such sum.
 
     Parameters
     ----------
@@ -150,21 +161,24 @@ def release_moments(
     curator : Curator
         Curator through which the moments are released.
     """
-    n, k = public.values.shape
-    p = private.shape[1]
+    k, p = public.values.shape[1], private.shape[1]
     if len(largest) != p:
         raise ValueError(f"{p} private columns need as many bounds, got {len(largest)}.")
     length = ROW_LENGTH * math.sqrt(k)
 
+    weights, total = public.weights, public.total_weight
+
     def sum_block(
-        _: slice, rows: NDArray[np.float64], block: NDArray[np.float64]
+        span: slice, rows: NDArray[np.float64], block: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         cut = np.minimum(1.0, length / np.maximum(np.sqrt((rows**2).sum(axis=1)), 1e-12))
-        return (block * cut[:, None]).T @ rows, block.T @ block
+        scaled = block if weights is None else block * weights.values[span, None]
+        return (scaled * cut[:, None]).T @ rows, scaled.T @ block
 
     cross, within = run_pass(sum_block, public.values, private)
     sensitivity = bound_moments(length, float(np.sqrt(largest @ largest)), neighbouring)
+    sensitivity *= 1.0 if weights is None else max(1.0, weights.largest_total)
     sums = BoundedSum(np.concatenate([cross.ravel(), within.ravel()]), sensitivity, "second moments of private columns")
     noisy = curator.release_gaussian(sums, noise_std=sensitivity / mu)
     cross, within = noisy[: p * k].reshape(p, k), noisy[p * k :].reshape(p, p)
-    return Moments(cross / n, (within + within.T) / 2 / n, sensitivity / mu / n)
+    return Moments(cross / total, (within + within.T) / 2 / total, sensitivity / mu / total)

@@ -4,6 +4,8 @@ With whitened rows :math:`u_i` and residuals :math:`r_i = y_i - \theta^\top u_i`
 
 .. math:: \Big(\sum_i \psi_i\, g \circ u_i,\; \tfrac{h c}{w^2} \sum_i \min(r_i^2, w^2)\Big) + N(0, \sigma^2 I), \qquad
    \psi_i = \mathrm{clamp}\big(r_i,\, \pm c / \|g \circ u_i\|\big)
+
+If units have several records, record i is multiplied by its weight :math:`a_i` in both sums.
 """
 
 import math
@@ -14,6 +16,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from conddp.data.passes import BLOCK_SIZE, run_pass
+from conddp.features.row_weights import RowWeights
+from conddp.features.unit_moves import bound_largest_move
 from conddp.features.whitening import WhitenedRows
 from conddp.losses import Loss
 from conddp.newton.private_columns import PrivateRows
@@ -85,12 +89,18 @@ class _PublicFacts:
     """Sensitivity and curvature of a block, computed from public rows without labels."""
 
     farthest: float
+    distances: tuple[Vector, ...]  # between the ends of each clamped residual, block by block
     curvature: Vector | float = 0.0
-    num_sampled: int = 0
+    weight_sampled: float = 0.0
 
     def __add__(self, other: "_PublicFacts") -> "_PublicFacts":
         farthest = np.maximum(self.farthest, other.farthest)  # NaN if either is NaN
-        return _PublicFacts(float(farthest), self.curvature + other.curvature, self.num_sampled + other.num_sampled)
+        return _PublicFacts(
+            float(farthest),
+            self.distances + other.distances,
+            self.curvature + other.curvature,
+            self.weight_sampled + other.weight_sampled,
+        )
 
 
 @np.errstate(all="ignore")  # warnings must not depend on labels
@@ -123,6 +133,14 @@ def release_residuals(
         The sensitivity is the square root of the sum of the squared sensitivities of both sums, with the maximum of the
         first over all records. It depends on public values only.
 
+        With units, all labels of a unit may change at once. Let :math:`d_i` be the distance above between the clamped
+        ends of record i (for ZERO_OUT, the larger absolute end). The first sum moves by
+        :math:`\sum_{i \in u} t_i d_i a_i\, g \circ u_i` with some :math:`|t_i| \le 1`, whose length
+        :func:`~conddp.features.unit_moves.bound_largest_move` bounds. The second sum moves by at most
+        :math:`h c \sum_{i \in u} a_i`, because every term lies between 0 and :math:`h c\, a_i`. The sensitivity is the
+        maximum over units of the length of both moves together. With private rows the first sum moves by at most
+        2 ``clip_norm`` (or ``clip_norm``) times :math:`\sum_{i \in u} a_i`.
+
     Parameters
     ----------
     rows : WhitenedRows or PrivateRows
@@ -145,27 +163,35 @@ def release_residuals(
         Loss that defines the residuals.
     """
     n, k = rows.values.shape
+    weights, total_weight = rows.weights, rows.total_weight
     most = neighbouring.sensitivity(query.clip_norm)
     if isinstance(rows, WhitenedRows):
         stride = BLOCK_SIZE * max(1, n // BLOCK_SIZE // BLOCKS_FOR_CURVATURE)
 
         def sum_block(span: slice, block: Vector, labels: Vector) -> tuple[Vector, float, _PublicFacts]:
-            residuals = _Residuals.of(block, coefficients, query)
+            residuals = _Residuals.of(block, coefficients, query, _take(weights, span))
             facts = residuals.describe(label_range, neighbouring, loss, with_curvature=span.start % stride == 0)
             return *residuals.add_up(labels, label_range, loss), facts
 
         total, square, facts = run_pass(sum_block, rows.values, label)
         farthest = facts.farthest if facts.farthest <= most else most  # also if it is NaN
-        curvature = facts.curvature / facts.num_sampled
+        curvature = facts.curvature / facts.weight_sampled
     else:
-        total, square = run_pass(
-            lambda _, block, labels: _Residuals.of(block, coefficients, query).add_up(labels, label_range, loss),
-            rows.values,
-            label,
-        )
+
+        def sum_private(span: slice, block: Vector, labels: Vector) -> tuple[Vector, float]:
+            return _Residuals.of(block, coefficients, query, _take(weights, span)).add_up(labels, label_range, loss)
+
+        total, square = run_pass(sum_private, rows.values, label)
         farthest, curvature = most, np.full(k, 2 * ndtr(query.clip_norm / query.residual_std) - 1)
     # At least the clip norm, so that the noise covers rounding errors of sums with terms as large as the clip norm.
     sensitivity = math.hypot(max(farthest, query.clip_norm), query.square_weight * query.clip_norm)
+    if weights is not None:
+        together = max(1.0, weights.largest_total) * math.hypot(most, query.square_weight * query.clip_norm)
+        if isinstance(rows, WhitenedRows):
+            distances = np.concatenate(facts.distances)
+            bound = _bound_units(rows.values, distances * weights.values, weights, query)
+            together = bound if bound <= together else together  # also if it is NaN
+        sensitivity = max(together, math.hypot(query.clip_norm, query.square_weight * query.clip_norm))
     noise_std = sensitivity / mu
     g = np.sqrt(query.direction_weights)
     sums = BoundedSum(np.append(g * total, query.square_unit * square), sensitivity, "clamped residuals times rows")
@@ -173,12 +199,27 @@ def release_residuals(
     asked = g > 0
     unit = query.square_unit
     return StepEstimate(
-        np.where(asked, noisy[:k] / np.where(asked, g, 1.0), 0.0) / n,
-        np.where(asked, (noise_std / n) ** 2 / np.where(asked, query.direction_weights, 1.0), np.inf),
+        np.where(asked, noisy[:k] / np.where(asked, g, 1.0), 0.0) / total_weight,
+        np.where(asked, (noise_std / total_weight) ** 2 / np.where(asked, query.direction_weights, 1.0), np.inf),
         np.clip(curvature, 0.1, 1.0),
-        float(noisy[k] / unit / n) if unit else math.nan,
-        noise_std / unit / n if unit else math.inf,
+        float(noisy[k] / unit / total_weight) if unit else math.nan,
+        noise_std / unit / total_weight if unit else math.inf,
     )
+
+
+def _bound_units(values: Vector, distances: Vector, weights: RowWeights, query: ResidualQuery) -> float:
+    """Bound the move of both sums by one unit, given how far the weighted clamped residual of each record can move."""
+    g = np.sqrt(query.direction_weights)
+    asked = np.flatnonzero(g)
+    few = 2 * len(asked) <= len(g)
+    vectors = values[:, asked] * g[asked] if few else values * g
+    vectors *= distances[:, None]
+    beside = query.square_weight * query.clip_norm * weights.unit_totals
+    return bound_largest_move(vectors, weights.units, beside=beside)
+
+
+def _take(weights: RowWeights | None, span: slice) -> Vector | None:
+    return None if weights is None else weights.values[span]
 
 
 @dataclass(frozen=True)
@@ -191,18 +232,23 @@ class _Residuals:
     predicted: Vector
     norms: Vector
     limits: Vector
+    weights: Vector | None
 
     @classmethod
-    def of(cls, block: Vector, coefficients: Vector, query: ResidualQuery) -> "_Residuals":
+    def of(cls, block: Vector, coefficients: Vector, query: ResidualQuery, weights: Vector | None) -> "_Residuals":
         squared = block**2
         norms = np.sqrt(squared @ query.direction_weights)
-        return cls(query, block, squared, block @ coefficients, norms, query.clip_norm / np.maximum(norms, 1e-12))
+        limits = query.clip_norm / np.maximum(norms, 1e-12)
+        return cls(query, block, squared, block @ coefficients, norms, limits, weights)
 
     def add_up(self, label: Vector, label_range: tuple[float, float], loss: Loss) -> tuple[Vector, float]:
         """Sum over the block; the sums are private."""
         residuals = loss.residual(self.predicted, np.clip(label, *label_range))
-        total = np.clip(residuals, -self.limits, self.limits) @ self.block
-        return total, float(np.minimum(residuals**2, self.query.square_limit**2).sum())
+        clamped = np.clip(residuals, -self.limits, self.limits)
+        squares = np.minimum(residuals**2, self.query.square_limit**2)
+        if self.weights is not None:
+            return (clamped * self.weights) @ self.block, float(squares @ self.weights)
+        return clamped @ self.block, float(squares.sum())
 
     def describe(
         self, label_range: tuple[float, float], neighbouring: Neighbouring, loss: Loss, *, with_curvature: bool
@@ -211,11 +257,14 @@ class _Residuals:
         low, high = loss.residual_ends(self.predicted, label_range)
         lowest, highest = np.clip(low, -self.limits, self.limits), np.clip(high, -self.limits, self.limits)
         if neighbouring is Neighbouring.REPLACE:
-            moves = (highest - lowest) * self.norms
+            distances = highest - lowest
         else:
-            moves = np.maximum(np.abs(lowest), np.abs(highest)) * self.norms
-        farthest = float(moves.max())
+            distances = np.maximum(np.abs(lowest), np.abs(highest))
+        farthest = float((distances * self.norms).max())
+        kept = () if self.weights is None else (distances,)
         if not with_curvature:
-            return _PublicFacts(farthest)
+            return _PublicFacts(farthest, kept)
         left = (2 * ndtr(self.limits / self.query.residual_std) - 1) * loss.curvature(self.predicted)
-        return _PublicFacts(farthest, left @ self.squared, len(self.block))
+        if self.weights is not None:
+            return _PublicFacts(farthest, kept, (left * self.weights) @ self.squared, float(self.weights.sum()))
+        return _PublicFacts(farthest, kept, left @ self.squared, float(len(self.block)))

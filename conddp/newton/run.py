@@ -23,7 +23,7 @@ from conddp.newton.schedule import HALF_RANGE, NewtonPlan, allot_weights, choose
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.release import Curator
 
-__all__ = ["NewtonRun", "run_newton"]
+__all__ = ["NewtonRun", "count_noise_records", "run_newton"]
 
 Vector = NDArray[np.float64]
 StepCallback = Callable[[int, Vector], bool | None]  # called with the number of a release and the new coefficients
@@ -108,7 +108,7 @@ def run_newton(
         orthogonal to the existing ones, which the remaining steps also fit. Estimates of existing directions are kept.
     """
     plan, loss = plan or NewtonPlan(), loss or Squared()
-    run = _Run(rows, start, mu, neighbouring, plan, len(label))
+    run = _Run(rows, start, mu, neighbouring, plan)
     for number, fraction in enumerate(run.fractions):
         if add_directions is not None and sum(run.fractions[:number]) >= ADD_AT:
             run.add_directions(add_directions(run.coefficients))
@@ -131,15 +131,22 @@ def run_newton(
     return NewtonRun(run.rows, run.coefficients, run.running.posterior, tuple(run.clip_norms), tuple(run.residual_stds))
 
 
+def count_noise_records(rows: Rows) -> int:
+    """Number of records, each protected on its own, whose mean would need as much noise; n without units."""
+    return len(rows.values) if rows.weights is None else max(1, int(rows.weights.noise_records))
+
+
 class _Run:
     """State of a run between releases, derived from released and public numbers only."""
 
-    def __init__(
-        self, rows: Rows, start: Vector, mu: float, neighbouring: Neighbouring, plan: NewtonPlan, num_records: int
-    ) -> None:
-        self.rows, self.start, self.mu, self.plan, self.num_records = rows, start, mu, plan, num_records
-        self.fractions = plan.divide_budget(num_records)
+    def __init__(self, rows: Rows, start: Vector, mu: float, neighbouring: Neighbouring, plan: NewtonPlan) -> None:
+        self.rows, self.start, self.mu, self.plan = rows, start, mu, plan
+        self.fractions = plan.divide_budget(count_noise_records(rows))
         self.per_clip_norm = math.hypot(neighbouring.sensitivity(1.0), plan.square_weight)
+        self.sampling_records: float = len(rows.values)
+        if rows.weights is not None:
+            self.per_clip_norm = rows.weights.compute_move(neighbouring.sensitivity(1.0), plan.square_weight)
+            self.sampling_records = rows.weights.sampling_records
         self.scale = ResidualScale(FIRST_GUESS.mean_square, FIRST_GUESS.std)
         self.running = RunningPosterior.of(rows.variances, self.scale.mean_square, has_constant=rows.has_constant)
         self.coefficients = start
@@ -170,14 +177,14 @@ class _Run:
     def ask_step(self, number: int) -> ResidualQuery:
         """Query for a Newton step, with the clip norm and direction weights of least expected error."""
         residual_std, variance = self.scale.residual_std, self.running.posterior.variance
-        unit_std = self.per_clip_norm / self.mu / self.num_records / math.sqrt(sum(self.fractions[number:]))
+        unit_std = self.per_clip_norm / self.mu / self.rows.total_weight / math.sqrt(sum(self.fractions[number:]))
         narrowest = 0.4 * self.clip_norms[-1] if self.clip_norms else 0.0
         clip_norm = choose_clip_norm(self.running.posterior, residual_std, unit_std, self.plan, at_least=narrowest)
         noise_variance = (clip_norm * unit_std / (2 * ndtr(clip_norm / residual_std) - 1)) ** 2
         # A higher limit is useful only as far as the mean square stands out from the noise.
         precision = (
             self.plan.square_weight
-            * self.num_records
+            * self.rows.total_weight
             * self.mu
             * math.sqrt(self.fractions[number])
             / self.per_clip_norm
@@ -202,5 +209,5 @@ class _Run:
         self._update()
 
     def _update(self) -> None:
-        self.running.update(self.scale.mean_square, self.num_records)
+        self.running.update(self.scale.mean_square, self.sampling_records)
         self.coefficients = self.start + self.running.posterior.mean

@@ -13,6 +13,7 @@ from conddp.algorithms import ALGORITHMS, NonPrivate
 from conddp.bounds import Bounds
 from conddp.data.parts import PublicFeatures
 from conddp.data.schema import Schema
+from conddp.data.units import Units
 from conddp.errors import CondDPError, NotCalibrated, PrivacyError, SchemaError
 from conddp.heads import HEADS
 from conddp.labels.simulation import FAMILIES, simulate
@@ -58,6 +59,10 @@ class Comparison:
         Error of the mean of the labels without privacy, for every set of simulated labels.
     skipped : mapping
         Algorithms that cannot be used here, and why.
+    unit : str
+        Column whose equal values belong to one unit, all of whose records are protected together; empty without units.
+    num_units : int
+        Number of units; 0 without units.
     """
 
     num_records: int
@@ -71,6 +76,8 @@ class Comparison:
     errors: Mapping[str, tuple[tuple[float, ...], ...]]
     constant: tuple[float, ...]
     skipped: Mapping[str, str]
+    unit: str = ""
+    num_units: int = 0
 
     @property
     def num_simulations(self) -> int:
@@ -162,6 +169,7 @@ class _Setting:
     head: str
     delta: float
     neighbouring: Neighbouring
+    units: Units | None = None
 
 
 def compare_algorithms(
@@ -176,6 +184,7 @@ def compare_algorithms(
     num_draws: int = 1,
     num_workers: int | None = 1,
     callback: ProgressCallback | None = None,
+    units: Units | None = None,
 ) -> Comparison:
     """Fit algorithms to labels simulated from public features, and compare their errors.
 
@@ -204,6 +213,8 @@ def compare_algorithms(
         Processes; as many as there are cores if None.
     callback : callable, optional
         Called with the number of steps done, of all steps, and the seconds left.
+    units : Units, optional
+        Units of the records, if the fits shall protect all records of a unit together.
     """
     if len(public_features.values) < 2:
         raise SchemaError("labels can be simulated for two records or more, but there is one.")
@@ -217,8 +228,10 @@ def compare_algorithms(
     warn_about_delta(delta, len(public_features.values))
     positive_integer(num_draws=num_draws)
     algorithms, epsilons = tuple(dict.fromkeys(algorithms)), tuple(sorted(set(map(float, epsilons))))
-    sample = _sample(public_features)
-    setting = _Setting(sample, dict(private or {}), algorithms, head, delta, neighbouring)
+    if units is not None and len(units) != len(public_features):
+        raise SchemaError(f"units are of {len(units)} records, but there are {len(public_features)}.")
+    sample, sampled_units = _sample(public_features, units)
+    setting = _Setting(sample, dict(private or {}), algorithms, head, delta, neighbouring, sampled_units)
     skipped = dict(_list_unusable(setting))
     usable = tuple(name for name in algorithms if name not in skipped)
     setting = replace(setting, algorithms=usable)
@@ -246,21 +259,35 @@ def compare_algorithms(
         errors,
         tuple(answers[_Cell(*each, epsilons[0])].constant for each in labels),
         skipped,
+        "" if units is None else units.name,
+        0 if units is None else units.num_units,
     )
 
 
-def _sample(public_features: PublicFeatures) -> PublicFeatures:
-    """Enough records to tell algorithms apart."""
+def _sample(public_features: PublicFeatures, units: Units | None) -> tuple[PublicFeatures, Units | None]:
+    """Enough records to tell algorithms apart; whole units, if there are any."""
     n = len(public_features.values)
     if n <= MOST_RECORDS:
-        return public_features
-    chosen = np.sort(np.random.default_rng(0).choice(n, MOST_RECORDS, replace=False))
-    return PublicFeatures(public_features.values[chosen], public_features.names)
+        return public_features, units
+    rng = np.random.default_rng(0)
+    if units is None:
+        chosen = np.sort(rng.choice(n, MOST_RECORDS, replace=False))
+        return public_features[chosen], None
+    taken = rng.permutation(units.num_units)
+    taken = taken[: max(1, np.searchsorted(np.cumsum(units.sizes[taken]), MOST_RECORDS, side="right"))]
+    chosen = np.flatnonzero(np.isin(units.codes, taken))
+    return public_features[chosen], units[chosen]
 
 
 def _list_unusable(setting: _Setting) -> Iterator[tuple[str, str]]:
     """Algorithms that refuse such data or such a model, with their reasons; names and types are all that counts."""
-    schema = Schema.of(label="label", label_bounds=(0, 1), public=setting.public.names, private=setting.private)
+    schema = Schema.of(
+        label="label",
+        label_bounds=(0, 1),
+        public=setting.public.names,
+        private=setting.private,
+        unit=None if setting.units is None else setting.units.name,
+    )
     for name in setting.algorithms:
         try:
             ALGORITHMS[name].check(schema, HEADS[setting.head], setting.neighbouring)
@@ -271,7 +298,7 @@ def _list_unusable(setting: _Setting) -> Iterator[tuple[str, str]]:
 def _compute(setting: _Setting, cell: _Cell) -> _Answer:
     """Simulate labels and fit every algorithm to them; the same labels at every epsilon."""
     rng = np.random.default_rng((cell.family, cell.draw))
-    simulated = simulate(setting.public, FAMILIES[cell.family], rng, private=setting.private)
+    simulated = simulate(setting.public, FAMILIES[cell.family], rng, private=setting.private, units=setting.units)
     dataset, head = simulated.records, HEADS[setting.head]
     budget = PrivacyBudget(cell.epsilon, setting.delta)
     optimum = NonPrivate().fit(dataset, budget).model

@@ -7,6 +7,8 @@ from typing import Any
 from conddp._validate import positive
 from conddp.data.parts import PublicFeatures
 from conddp.data.schema import Schema
+from conddp.data.units import Units
+from conddp.errors import SchemaError
 from conddp.planning.budgets import DELTA, EPSILONS
 from conddp.planning.comparison import Comparison, compare_algorithms
 from conddp.planning.runner import ProgressCallback
@@ -129,6 +131,7 @@ class Plan:
             "schema, design and comparison of the plan are not of the same data",
         )
         design.check()
+        require(comparison.unit == (plan.schema.unit or ""), "schema and comparison of the plan name different units")
         return plan
 
     def to_json(self) -> dict[str, Any]:
@@ -153,6 +156,7 @@ def make_plan(
     num_draws: int = 1,
     num_workers: int | None = 1,
     callback: ProgressCallback | None = None,
+    units: Units | None = None,
 ) -> Plan:
     """Summarize the public columns and try algorithms on simulated labels.
 
@@ -169,8 +173,16 @@ def make_plan(
         Budget of the planned fit. Other epsilons are tried too.
     algorithms, head, neighbouring, num_draws, num_workers, callback
         As in :func:`~conddp.planning.comparison.compare_algorithms`.
+    units : Units, optional
+        Units of the records. Required if the schema has a unit column, because a plan for single records would promise
+        too much.
     """
     positive(epsilon=epsilon)
+    if (None if units is None else units.name) != schema.unit:
+        raise SchemaError(
+            f"the schema has unit={schema.unit!r}, but the plan was given "
+            f"{'no units' if units is None else repr(units)}. Pass the column as units=Units.of(...)."
+        )
     comparison = compare_algorithms(
         public_features,
         private=dict(zip(schema.private, schema.private_bounds, strict=True)),
@@ -182,5 +194,6 @@ def make_plan(
         num_draws=num_draws,
         num_workers=num_workers,
         callback=callback,
+        units=units,
     )
     return Plan(schema, float(epsilon), Design.of(public_features), comparison)

@@ -166,7 +166,11 @@ def _describe_gaussian(transcript: Transcript, neighbouring: Neighbouring) -> st
 
 def _describe_release(release: Release) -> str:
     if isinstance(release, PureRelease):
-        return f"{release.what.capitalize()}: {release.mechanism}, pure epsilon {release.epsilon:.4g}."
+        each = f", {release.epsilon / release.count:.4g} for each of {release.count:,} records of a unit"
+        return (
+            f"{release.what.capitalize()}: {release.mechanism}, pure epsilon {release.epsilon:.4g}"
+            f"{each if release.count > 1 else ''}."
+        )
     if isinstance(release, WeightedSumRelease):
         return (
             f"{release.what.capitalize()}: bags of {release.bag_size} labels, {release.num_noisy} of them with "

@@ -35,6 +35,11 @@ class Guarantee:
         Whether the caller chose the seed of the noise.
     choice : str
         Sentence that explains why this algorithm was used, if the library chose it.
+    unit : str
+        Name of the column whose equal values belong to one unit, such as a person. Empty if the guarantee is for single
+        records.
+    num_units, records_per_unit : int
+        Number of units, and the largest number of training records of a unit; 0 without units.
     """
 
     budget: PrivacyBudget
@@ -47,6 +52,9 @@ class Guarantee:
     mechanism: str
     seeded: bool
     choice: str = ""
+    unit: str = ""
+    num_units: int = 0
+    records_per_unit: int = 0
 
     @property
     def epsilon(self) -> float:
@@ -74,18 +82,32 @@ class Guarantee:
             f"This model is {amount}-differentially private with respect to the label '{self.label}' "
             f"(declared range [{bounds.low:g}, {bounds.high:g}])"
             + (f" and the private {noun} {private}" if private else "")
-            + f" of any one of its {self.num_records} training records."
+            + (
+                f" of {self._name_units()}."
+                if self.unit
+                else f" of any one of its {self.num_records} training records."
+            )
+        )
+
+    def _name_units(self) -> str:
+        up_to = "1 record" if self.records_per_unit == 1 else f"up to {self.records_per_unit:,} records"
+        return (
+            f"all training records with any one of its {self.num_units:,} values of '{self.unit}' ({up_to} each, "
+            f"{self.num_records:,} in total)"
         )
 
     def _neighbours(self) -> str:
         what = "label and private columns" if self.private_columns else "label"
+        differ = f"one record's {what}"
+        if self.unit:
+            differ = f"the {what} of all records with one value of '{self.unit}'"
         if self.neighbouring is Neighbouring.REPLACE:
             return (
-                f"Neighbouring data sets differ in one record's {what}, replaced by any other values within the "
+                f"Neighbouring data sets differ in {differ}, replaced by any other values within the "
                 "declared ranges (values outside are clamped)."
             )
         return (
-            f"This holds under the weaker ZERO_OUT relation: neighbouring data sets differ in one record's {what}, "
+            f"This holds under the weaker ZERO_OUT relation: neighbouring data sets differ in {differ}, "
             "set to a null that contributes nothing; under replacement the same noise gives a larger epsilon."
         )
 
@@ -93,6 +115,7 @@ class Guarantee:
         columns = ", ".join(f"'{name}'" for name in self.public_columns[:6])
         more = f" and {len(self.public_columns) - 6} more" if len(self.public_columns) > 6 else ""
         public = f"the public columns {columns}{more}, " if self.public_columns else ""
+        public += f"the values of '{self.unit}', " if self.unit else ""
         return (
             f"Not covered: {public}the number of records and the declared ranges, which are treated as public; "
             "other releases from the same data, whose cost a shared ledger adds up; choices made by looking at private "

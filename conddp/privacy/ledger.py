@@ -239,7 +239,7 @@ class PrivacyLedger:
                 f"the ledger's budget is stated under neighbouring='{self.neighbouring}', but {what} was requested "
                 f"under '{neighbouring}'. Costs under different relations do not add up: use one ledger for each."
             )
-        if unit != self.unit:
+        if self.unit is not None and unit != self.unit:  # protecting all rows of a person protects each of them
             names = ["one record" if each is None else f"all rows with the same '{each}'" for each in (self.unit, unit)]
             raise PrivacyError(
                 f"the ledger's budget protects {names[0]}, but {what} was requested for {names[1]}. Costs for "

@@ -175,17 +175,18 @@ class Curator:
         )
 
     def release_laplace(
-        self, values: NDArray[Any], *, sensitivity: float, epsilon: float, what: str
+        self, values: NDArray[Any], *, sensitivity: float, epsilon: float, what: str, per_unit: int = 1
     ) -> NDArray[np.float64]:
         """Release one value per record, each with Laplace noise.
 
         Privacy
-            Pure ``epsilon``, local: each record has one value and can change it by at most ``sensitivity``.
+            Pure ``epsilon``, local: each record has one value and can change it by at most ``sensitivity``. With up to
+            ``per_unit`` records of one unit, which are randomised independently, a unit has ``per_unit * epsilon``.
         """
-        return self._release_values(values, sensitivity, epsilon, what, "laplace", laplace())
+        return self._release_values(values, sensitivity, epsilon, what, "laplace", laplace(), per_unit)
 
     def release_staircase(
-        self, values: NDArray[Any], *, sensitivity: float, epsilon: float, what: str
+        self, values: NDArray[Any], *, sensitivity: float, epsilon: float, what: str, per_unit: int = 1
     ) -> NDArray[np.float64]:
         r"""Release one value per record, each with staircase noise, the pure-DP noise of least variance.
 
@@ -194,21 +195,29 @@ class Curator:
         :math:`\gamma = 1 / (1 + e^{\epsilon/2})` (Geng and Viswanath 2014).
 
         Privacy
-            Pure ``epsilon``, local: each record has one value and can change it by at most ``sensitivity``.
+            Pure ``epsilon``, local: each record has one value and can change it by at most ``sensitivity``. With up to
+            ``per_unit`` records of one unit, which are randomised independently, a unit has ``per_unit * epsilon``.
         """
-        return self._release_values(values, sensitivity, epsilon, what, "staircase", staircase(epsilon))
+        return self._release_values(values, sensitivity, epsilon, what, "staircase", staircase(epsilon), per_unit)
 
     def _release_values(
-        self, values: NDArray[Any], sensitivity: float, epsilon: float, what: str, mechanism: str, shape: NoiseShape
+        self,
+        values: NDArray[Any],
+        sensitivity: float,
+        epsilon: float,
+        what: str,
+        mechanism: str,
+        shape: NoiseShape,
+        per_unit: int,
     ) -> NDArray[np.float64]:
         positive(sensitivity=sensitivity, epsilon=epsilon)
         scale = sensitivity / epsilon
-        self._append(PureRelease(what, 1, mechanism, sensitivity, scale))
+        self._append(PureRelease(what, per_unit, mechanism, sensitivity, scale))
         values = np.asarray(values, dtype=np.float64)
         return self._answer(lambda: NoiseStream(shape, self._generators[0]).add(values, scale), values.shape)
 
     def release_response(
-        self, rows: NDArray[np.intp], probabilities: NDArray[np.float64], *, what: str
+        self, rows: NDArray[np.intp], probabilities: NDArray[np.float64], *, what: str, per_unit: int = 1
     ) -> NDArray[np.intp]:
         """Release one randomised response per record, drawn from a table of probabilities.
 
@@ -223,6 +232,8 @@ class Curator:
             Probability of each of the m outcomes for each of the k rows. Each row sums to one.
         what : str
             Description of the release, for the transcript.
+        per_unit : int
+            Largest number of records of one unit. Their responses are independent, so their epsilons add up.
 
         Raises
         ------
@@ -233,7 +244,7 @@ class Curator:
         if not math.isfinite(epsilon):
             raise PrivacyError("a response table must give every possible outcome a positive probability in every row.")
         epsilon = max(epsilon, 1e-12)  # a table of equal rows reveals nothing, but the release is still recorded
-        self._append(PureRelease(what, 1, "randomized response", 1.0, 1 / epsilon))
+        self._append(PureRelease(what, per_unit, "randomized response", 1.0, 1 / epsilon))
         return self._answer(lambda: self._draw_responses(rows, probabilities), rows.shape)
 
     def _draw_responses(self, rows: NDArray[np.intp], probabilities: NDArray[np.float64]) -> NDArray[np.intp]:
@@ -325,14 +336,13 @@ class Curator:
         state, transcript = stored
         for release in transcript:
             self._append(release)
-            self._releases[-1], self._counts[-1] = replace(release, count=1), release.count
         return state
 
     def _append(self, release: Release) -> None:
         self._charge(release)
         self._last = ()
         self._releases.append(release)
-        self._counts.append(1)
+        self._counts.append(release.count)
 
     def _charge(self, release: Release) -> None:
         """Refuse a release that the budget does not cover, before noise is drawn and before anyone sees it."""

@@ -34,8 +34,14 @@ def describe_columns(schema: Schema) -> Section:
                 if schema.public
                 else "No column is public. The number of records and the declared ranges are."
             ),
+            *(() if schema.unit is None else (Text(_describe_unit(schema)),)),
         ),
     )
+
+
+def _describe_unit(schema: Schema) -> str:
+    used = f" At most {schema.max_rows} of them are used." if schema.max_rows is not None else ""
+    return f"Records with the same value of '{schema.unit}', which is public, are protected together.{used}"
 
 
 def describe_design(design: Design) -> Section:

@@ -81,6 +81,11 @@ def describe_expectations(comparison: Comparison, epsilon: float | None = None) 
             f" To save time, a random sample of {comparison.num_simulated:,} of the {comparison.num_records:,} records "
             "was used; errors are lower with all records."
         )
+    if comparison.unit:
+        text += (
+            f" Every fit protects all records with one of the {comparison.num_units:,} values of '{comparison.unit}' "
+            "together."
+        )
     if comparison.num_private:
         text += f" The {comparison.num_private} private columns were simulated too, within their declared ranges."
     blocks: list[Block] = [Text(text), chart, Table("Mean error (lowest–highest)", heads, rows)]

@@ -106,17 +106,21 @@ def _describe_guarantee(guarantee: Guarantee) -> Section:
     factor = math.exp(min(epsilon, LARGEST_EXPONENT))
     amount = round_up(factor) if epsilon <= LARGEST_EXPONENT else f"e^{epsilon:g}"
     certain = round_up(100 * min(1.0, (factor + delta) / (1 + factor)))
+    record, its, values = f"any one of the {guarantee.num_records:,} records", "its", "a record has"
+    if guarantee.unit:
+        record = f"all records with any one of the {guarantee.num_units:,} values of '{guarantee.unit}'"
+        its, values = "their", "these records have"
     plain = (
-        f"Take any one of the {guarantee.num_records:,} records, and let its {whose} be anything else within the "
+        f"Take {record}, and let {its} {whose} be anything else within the "
         f"declared ranges. The chance of ending up with this model, or with any group of models, would have changed by "
         f"a factor of at most {amount}"
         + (f", up to an extra chance of {delta:g}." if delta else ".")
-        + f" Someone who knows everything except which of two equally likely values a record has, and then sees "
+        + f" Someone who knows everything except which of two equally likely values {values}, and then sees "
         f"the model, will be right with a chance of at most {certain} %."
     )
     if guarantee.neighbouring is not Neighbouring.REPLACE:
         plain = (
-            f"Take any one of the {guarantee.num_records:,} records, and let its {whose} contribute nothing. The "
+            f"Take {record}, and let {its} {whose} contribute nothing. The "
             f"chance of any group of models would have changed by a factor of at most {amount}, up to an extra "
             f"chance of {delta:g}. This is the weaker relation, ZERO_OUT."
         )
@@ -127,11 +131,14 @@ def _describe_guarantee(guarantee: Guarantee) -> Section:
             f" Delta is not below one over the number of records: it would allow a fraction {delta:g} of the records "
             "to be published unchanged. Choose a much smaller one."
         )
-    differ = f"differ in one record's {whose}"
+    one = f"the {whose} of all records with one value of '{guarantee.unit}'"
+    differ = f"differ in {one}" if guarantee.unit else f"differ in one record's {whose}"
     if guarantee.neighbouring is not Neighbouring.REPLACE:
         differ = (
             f"are the same except for one record, whose {whose} contributes to one of them and nothing to the other"
         )
+        if guarantee.unit:
+            differ = f"are the same except that {one} contribute to one of them and nothing to the other"
     power = math.log10(delta) if delta else 0.0
     tiny = f"10^{power:.0f}" if abs(power - round(power)) < 1e-9 else f"{delta:g}"
     extra = f" + {tiny}" if delta else ""
@@ -148,6 +155,15 @@ def _describe_guarantee(guarantee: Guarantee) -> Section:
                     ("delta", f"{delta:g}"),
                     ("neighbouring relation", guarantee.neighbouring.value),
                     ("records", f"{guarantee.num_records:,}"),
+                    *(
+                        (
+                            ("unit", guarantee.unit),
+                            ("units", f"{guarantee.num_units:,}"),
+                            ("largest number of records of a unit", f"{guarantee.records_per_unit:,}"),
+                        )
+                        if guarantee.unit
+                        else ()
+                    ),
                     ("noise", "from a fixed seed" if guarantee.seeded else "from a cryptographic generator"),
                 )
             ),
@@ -167,7 +183,8 @@ def _describe_releases(transcript: Transcript, guarantee: Guarantee) -> Section:
         (
             Text(
                 "Everything computed from private values, with the noise that was added. The released numbers "
-                "themselves are not shown. The sensitivity is the distance by which one record can move what is "
+                "themselves are not shown. The sensitivity is the distance by which "
+                f"{'all records of a unit together' if guarantee.unit else 'one record'} can move what is "
                 "released, for labels scaled to a range of width one."
             ),
             Table("Releases", ("what", "mechanism", "sensitivity", "noise", "times"), rows),
@@ -190,7 +207,9 @@ def _group(transcript: Transcript) -> Iterator[tuple[tuple[str, str], list[float
 def _name_mechanism(release: Release) -> str:
     if isinstance(release, GaussianRelease):
         sampled = release.sampling_probability < 1.0
-        return f"Gaussian, each record sampled with {release.sampling_probability:.3g}" if sampled else "Gaussian"
+        return (
+            f"Gaussian, each record or unit sampled with {release.sampling_probability:.3g}" if sampled else "Gaussian"
+        )
     if isinstance(release, WeightedSumRelease):
         return f"Gaussian noise on {release.num_noisy} of {release.bag_size} labels of every bag"
     return release.mechanism if isinstance(release, PureRelease) else "none: not protected"

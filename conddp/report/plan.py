@@ -40,6 +40,16 @@ def report_plan(plan: Plan) -> Document:
             ),
         ),
     )
+    if plan.schema.unit is not None:
+        theory = Section(  # the noise of one release depends on the units, which a design does not know
+            theory.title,
+            (
+                Text(
+                    "Left out: the formula is for single records, and the plan is for all records with one value of "
+                    f"'{plan.schema.unit}'."
+                ),
+            ),
+        )
     return Document(
         f"Plan for a private model of '{plan.schema.label.name}'",
         f"Made from {len(plan.design.columns)} public columns of {plan.design.num_records:,} records. No label and no "

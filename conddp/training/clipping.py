@@ -42,7 +42,13 @@ class Workspace:
 
 
 def compute_clipped_sum(
-    workspace: Workspace, inputs: Inputs, label: Array, *, clip_norm: Array, loss: Loss | None = None
+    workspace: Workspace,
+    inputs: Inputs,
+    label: Array,
+    *,
+    clip_norm: Array,
+    loss: Loss | None = None,
+    weights: Array | None = None,
 ) -> Array:
     r"""Sum the gradients of the loss over records, each clipped to ``clip_norm``; shape (K, P).
 
@@ -52,7 +58,9 @@ def compute_clipped_sum(
     Privacy
         Costs nothing by itself. The sum has no noise and must be released through a curator. Replacing the label and
         private features of one record changes the sum by at most ``2 * clip_norm``. Setting its gradient to zero
-        changes the sum by at most ``clip_norm``. Both bounds hold for all parameters.
+        changes the sum by at most ``clip_norm``. Both bounds hold for all parameters. With weights, the contribution of
+        a record is multiplied by its weight after clipping, so several records together change the sum by at most the
+        sum of their weights times these bounds.
     Guarantees
         An empty set of records gives a zero sum. A record with zero gradient contributes zero. A record whose
         gradient norm overflows contributes zero.
@@ -67,6 +75,8 @@ def compute_clipped_sum(
         Maximum norm of the gradient of a record, per configuration.
     loss : Loss, optional
         Loss to minimise; half the squared residual if None.
+    weights : array of shape (n,), optional
+        Public weights of the records; 1 if None.
     """
     if label.shape[0] == 0:
         workspace.total[...] = 0.0
@@ -75,6 +85,8 @@ def compute_clipped_sum(
     limits = clip_norm[:, None] / trace.jacobian_norms
     residuals = (loss or SQUARED).residual(trace.predictions, label)
     clamped = inputs.xp.minimum(inputs.xp.maximum(residuals, -limits), limits)
+    if weights is not None:
+        clamped = clamped * weights
     workspace.head.vjp(workspace.weights, inputs, trace, clamped, workspace.sums)
     total = workspace.total
     total *= -1.0

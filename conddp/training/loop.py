@@ -8,6 +8,7 @@ import array_api_compat
 import numpy as np
 
 from conddp._validate import in_range, positive, positive_integer
+from conddp.features.row_weights import RowWeights
 from conddp.heads.head import Array, Head, Inputs, Layout
 from conddp.losses import Loss
 from conddp.privacy.neighbouring import Neighbouring
@@ -91,6 +92,7 @@ def train(
     neighbouring: Neighbouring = Neighbouring.REPLACE,
     loss: Loss | None = None,
     callback: Callback | None = None,
+    weights: RowWeights | None = None,
 ) -> Array:
     """Train K configurations at once and return their parameters, shape (K, P).
 
@@ -100,7 +102,9 @@ def train(
         released: the callback receives released parameters. It may stop the run by returning True, which does not save
         any budget. With K > 1 the configurations share each sample, and the guarantee holds for each of them
         separately, not for all of them together. Without a curator no noise is added; use this only for records that
-        are already released or need no protection.
+        are already released or need no protection. With units, every record is clipped on its own and multiplied by
+        its public weight, so the sensitivity is that of one record times the largest sum of the weights of a unit.
+        Samples consist of whole units, each with the same probability and independently of all others.
 
     Parameters
     ----------
@@ -124,6 +128,8 @@ def train(
         Loss to minimise; half the squared residual if None.
     callback : callable, optional
         Called after every step with :class:`Progress`.
+    weights : RowWeights, optional
+        Units of the records and their weights, if units have several records. The records must be arranged by unit.
     """
     xp = array_api_compat.array_namespace(parameters)
     parameters = xp.asarray(parameters, copy=True)
@@ -135,25 +141,34 @@ def train(
         return xp.asarray(column, dtype=parameters.dtype, device=parameters.device)
 
     clip_norm = per_configuration(plan.clip_norm)
-    sensitivity = neighbouring.sensitivity(clip_norm)
-    noise_std = per_configuration(plan.noise_multiplier) * clip_norm
-    sampler = PoissonSampler(label.shape[0], plan.sampling_probability, rng)
+    together = 1.0 if weights is None else max(1.0, weights.largest_total)
+    sensitivity = neighbouring.sensitivity(clip_norm) * together
+    noise_std = per_configuration(plan.noise_multiplier) * clip_norm * together
+    sampler = PoissonSampler(
+        label.shape[0] if weights is None else weights.units.num_units, plan.sampling_probability, rng
+    )
+    expected_weight = sampler.expected_size if weights is None else weights.total * plan.sampling_probability
+    all_weights = None if weights is None else xp.asarray(weights.values, dtype=parameters.dtype)
     workspace = Workspace.of(head, layout, parameters)
     num_averaged = max(1, round(plan.averaging * plan.num_steps))
     total = None
 
     for step in range(1, plan.num_steps + 1):
-        batch, batch_label = inputs, label
+        batch, batch_label, batch_weights = inputs, label, all_weights
         if plan.sampling_probability < 1.0:
-            index = sampler.draw() if is_numpy else xp.asarray(sampler.draw(), device=parameters.device)
+            drawn = sampler.draw() if weights is None else weights.units.list_records(sampler.draw())
+            index = drawn if is_numpy else xp.asarray(drawn, device=parameters.device)
             batch, batch_label = inputs.take(index), label[index]
-        gradient = compute_clipped_sum(workspace, batch, batch_label, clip_norm=clip_norm, loss=loss)
+            batch_weights = None if all_weights is None else all_weights[index]
+        gradient = compute_clipped_sum(
+            workspace, batch, batch_label, clip_norm=clip_norm, loss=loss, weights=batch_weights
+        )
         if curator is not None:
             clipped = BoundedSum(gradient, sensitivity, "clipped gradients")
             gradient = curator.release_gaussian(
                 clipped, noise_std=noise_std, sampling_probability=plan.sampling_probability
             )
-        gradient /= sampler.expected_size
+        gradient /= expected_weight
         optimizer.update(parameters, gradient)
         parameters[...] = xp.minimum(xp.maximum(parameters, -LARGEST_PARAMETER), LARGEST_PARAMETER)
         if num_averaged > 1 and step > plan.num_steps - num_averaged:

@@ -46,6 +46,7 @@ WATCHING = (
     "tests/hostile",
     "tests/test_estimators.py",
     "tests/test_seeded_fits.py",
+    "tests/test_units.py",
 )
 
 
@@ -66,7 +67,9 @@ FIRST = {
     "models/evidence.py": ("tests/test_evidence.py",),
     "data/parts.py": ("tests/privacy/test_release.py",),
     "training/clipping.py": ("tests/test_heads.py", "tests/privacy/test_whole_fits.py"),
-    "newton/release.py": ("tests/privacy/test_sensitivity.py",),
+    "newton/release.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_units.py"),
+    "features/unit_moves.py": ("tests/privacy/test_units.py",),
+    "data/units.py": ("tests/privacy/test_units.py",),
 }
 
 
@@ -125,8 +128,8 @@ MUTANTS = (
     Mutant(
         "newton: half the distance between the ends of a residual",
         "newton/release.py",
-        "moves = (highest - lowest) * self.norms",
-        "moves = (highest - lowest) * self.norms / 2",
+        "distances = highest - lowest",
+        "distances = (highest - lowest) / 2",
     ),
     Mutant(
         "newton: the mean square forgotten in the sensitivity",
@@ -170,6 +173,103 @@ MUTANTS = (
         "released = release(scaled, sensitivity=1.0,",
         "released = release(scaled, sensitivity=0.5,",
     ),
+    # Units of several records
+    Mutant(
+        "units: one record of a unit instead of all",
+        "features/unit_moves.py",
+        "pairs = np.abs(part @ part.transpose(0, 2, 1)).sum(axis=(1, 2))",
+        "pairs = (part**2).sum(axis=2).max(axis=1)",
+    ),
+    Mutant(
+        "units: records of a unit taken for orthogonal",
+        "features/unit_moves.py",
+        "pairs = np.abs(part @ part.transpose(0, 2, 1)).sum(axis=(1, 2))",
+        "pairs = (part**2).sum(axis=(1, 2))",
+    ),
+    Mutant(
+        "units: signs that cancel",
+        "features/unit_moves.py",
+        "pairs = np.abs(part @ part.transpose(0, 2, 1)).sum(axis=(1, 2))",
+        "pairs = np.abs((part @ part.transpose(0, 2, 1)).sum(axis=(1, 2)))",
+    ),
+    Mutant(
+        "units: the eigenvalue without the sum of lengths",
+        "features/unit_moves.py",
+        "np.sqrt(np.maximum(total * largest, 0.0))",
+        "np.sqrt(np.maximum(lengths.max(axis=1) * largest, 0.0))",
+    ),
+    Mutant(
+        "units: the mean square of one record",
+        "newton/release.py",
+        "beside = query.square_weight * query.clip_norm * weights.unit_totals",
+        "beside = query.square_weight * query.clip_norm * weights.of_units",
+    ),
+    Mutant(
+        "units: private rows bounded as one record",
+        "newton/release.py",
+        "together = max(1.0, weights.largest_total) * math.hypot(",
+        "together = math.hypot(",
+    ),
+    Mutant(
+        "units: moments bounded as one record",
+        "newton/private_columns.py",
+        "sensitivity *= 1.0 if weights is None else max(1.0, weights.largest_total)",
+        "sensitivity *= 1.0",
+    ),
+    Mutant(
+        "units: weights forgotten in the sum",
+        "newton/release.py",
+        "return (clamped * self.weights) @ self.block,",
+        "return clamped @ self.block,",
+    ),
+    Mutant(
+        "units: descent bounded as one record",
+        "training/loop.py",
+        "together = 1.0 if weights is None else max(1.0, weights.largest_total)",
+        "together = 1.0",
+    ),
+    Mutant(
+        "units: descent forgets the weights",
+        "training/clipping.py",
+        "clamped = clamped * weights",
+        "clamped = clamped * 1.0",
+    ),
+    Mutant(
+        "units: the mean bounded as one record",
+        "algorithms/private_mean.py",
+        "sensitivity, total_weight = sensitivity * weights.largest_total, weights.total",
+        "total_weight = weights.total",
+    ),
+    Mutant(
+        "units: one-shot bounded as one record",
+        "algorithms/one_shot.py",
+        "longest = bound_largest_move(V, weights.units, beside=np.zeros(weights.units.num_units))",
+        "longest = float(np.sqrt((V * V).sum(axis=1)).max())",
+    ),
+    Mutant(
+        "units: the whole of epsilon for every label",
+        "algorithms/randomized_labels.py",
+        "per_unit = 1 if task.units is None else task.units.largest",
+        "per_unit = 1",
+    ),
+    Mutant(
+        "units: labels of a unit counted once",
+        "privacy/release.py",
+        "self._counts.append(release.count)",
+        "self._counts.append(1)",
+    ),
+    Mutant(
+        "units: records beyond the declared maximum are used",
+        "data/units.py",
+        "kept = np.flatnonzero(self.within < self.max_rows)",
+        "kept = np.arange(len(self))",
+    ),
+    Mutant(
+        "units: records sampled one by one",
+        "training/loop.py",
+        "drawn = sampler.draw() if weights is None else weights.units.list_records(sampler.draw())",
+        "drawn = np.flatnonzero(rng.random(label.shape[0]) < plan.sampling_probability)",
+    ),
     # Clipping and clamping
     Mutant(
         "gradients not clipped",
@@ -180,8 +280,8 @@ MUTANTS = (
     Mutant(
         "residuals not clamped",
         "newton/release.py",
-        "total = np.clip(residuals, -self.limits, self.limits) @ self.block",
-        "total = residuals @ self.block",
+        "clamped = np.clip(residuals, -self.limits, self.limits)",
+        "clamped = residuals",
     ),
     Mutant(
         "labels not clamped",
@@ -313,8 +413,8 @@ MUTANTS = (
     Mutant(
         "float32 sums in newton",
         "newton/release.py",
-        "total = np.clip(residuals, -self.limits, self.limits) @ self.block",
-        "total = np.clip(residuals, -self.limits, self.limits).astype(np.float32) @ self.block.astype(np.float32)",
+        "return clamped @ self.block, float(squares.sum())",
+        "return clamped.astype(np.float32) @ self.block.astype(np.float32), float(squares.sum())",
     ),
     Mutant(
         "rounding not covered",
