@@ -218,6 +218,9 @@ def test_from_a_table_to_predictions(table: Path, tmp_path: Path) -> None:
     assert f"spent epsilon={shown['spent']['epsilon']:g} at delta=1e-05, composed exactly" in text
     assert "plain sum epsilon=1 at delta=1e-06" in text and "chain whole" in text
     assert f"remaining epsilon={shown['remaining']['epsilon']:g} at delta=1e-05, as one more default fit" in text
+    by_person = ["ledger", "init", str(tmp_path / "p.jsonl"), "--epsilon", "2", "--delta", "1e-5", "--unit", "person"]
+    assert runner.invoke(cli.app, by_person).exit_code == 0
+    assert PrivacyLedger.load(tmp_path / "p.jsonl").unit == "person"
     half = tmp_path / "half.csv"
     half.write_text("\n".join(table.read_text().splitlines()[:101]) + "\n")
     again = ["fit", str(half), "--schema", str(draft), "--ledger", str(ledger), "--epsilon", "0.1", "--out"]

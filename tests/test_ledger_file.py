@@ -345,7 +345,7 @@ def test_a_file_that_is_replaced_while_a_writer_waits_is_opened_anew(
 ) -> None:
     fcntl = pytest.importorskip("fcntl")
     ledger, content = PrivacyLedger.load(path), path.read_bytes()
-    calls = []
+    calls: list[int] = []
 
     def replace_once(*_: object) -> None:
         if not calls:

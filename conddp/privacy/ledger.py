@@ -61,7 +61,7 @@ class PrivacyLedger:
     >>> for _ in range(3):
     ...     receipt = ledger.spend(LedgerEntry("a fit", cost, event=expect_event(cost)))
     >>> print(f"{ledger.spent.epsilon:.2f} of {ledger.budget.epsilon:g}; one more fit: {ledger.remaining.epsilon:.2f}")
-    1.81 of 2; one more fit: 0.76
+    1.81 of 2; one more fit: 0.75
     """
 
     def __init__(

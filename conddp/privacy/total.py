@@ -165,7 +165,7 @@ class JointCost:
         """Find the largest epsilon that one more Gaussian fit at the delta of the budget could have.
 
         If the delta of the budget is 0, this is one more pure fit. Rounded down to six digits; with Poisson-sampled
-        runs a lower bound.
+        runs a lower bound. A fit with less than a thousandth of the budget's ``mu`` counts as nothing.
         """
         if math.isinf(budget.epsilon) or not (self.total.epsilon or self.total.delta):
             return budget
@@ -174,15 +174,16 @@ class JointCost:
         if budget.epsilon < SMALLEST_EPSILON or not self.is_covered_by(budget):
             return PrivacyBudget(0.0, budget.delta)
         low, high = 0.0, calibrate_gaussian_mu(budget.epsilon, budget.delta)
+        smallest = 1e-3 * high  # less is left over by the safety margins of root finding
         interval = COARSEST_INTERVAL / 10 if self.runs else 0.0
         while high - low > (2e-4 if self.runs else 1e-9) * high:
             middle = (low + high) / 2
             more = replace(self, mu_squared=self.mu_squared + middle**2)
             fits = more._delta_on_grid(budget.epsilon, interval) <= budget.delta
             low, high = (middle, high) if fits else (low, middle)
-            if high < 1e-9:
-                break
-        epsilon = compute_gaussian_epsilon(low, budget.delta) * (1 - 2 * _SAFETY) if low else 0.0
+            if high < smallest:
+                return PrivacyBudget(0.0, budget.delta)
+        epsilon = compute_gaussian_epsilon(low, budget.delta) * (1 - 2 * _SAFETY)
         return PrivacyBudget(_round_down(epsilon) if epsilon >= SMALLEST_EPSILON else 0.0, budget.delta)
 
     def _list_intervals(self) -> Iterable[float]:
