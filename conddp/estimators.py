@@ -140,7 +140,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         self.random_state = random_state
         self.ledger = ledger
 
-    def fit(self, X: Any, y: Any, unit: Any = None) -> "PrivateRegressor":
+    def fit(self, X: Any, y: Any, unit: Any = None, *, checkpoint: str | Path | None = None) -> "PrivateRegressor":
         """Train under differential privacy.
 
         Parameters
@@ -151,6 +151,9 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             Private label.
         unit : array of shape (n,), optional
             The unit of every record, in place of a column of X. Equal values belong to one person.
+        checkpoint : path, optional
+            File that keeps what is released while a long fit runs. If the fit is killed, call ``fit`` again with the
+            same arguments and ledger: it goes on where it was, at no further cost. The file is deleted at the end.
         """
         request = FitRequest(
             self.epsilon,
@@ -161,6 +164,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             bool(self.fit_intercept),
             self.random_state,
             self.ledger,
+            checkpoint,
         )
         if self.label_bounds is None:
             raise SchemaError(

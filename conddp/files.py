@@ -92,6 +92,7 @@ def fit_file(
     ledger: Path | None = None,
     other_rows: bool = False,
     seed: int | None = None,
+    checkpoint: Path | None = None,
 ) -> FitResult:
     """Train a model on a Parquet or CSV file and save it.
 
@@ -117,13 +118,16 @@ def fit_file(
         Whether the ledger may be charged for other rows of the same people's data than those of earlier fits.
     seed : int, optional
         For research only.
+    checkpoint : Path, optional
+        File that keeps what is released while the fit runs, and is deleted when the model is saved. If it exists, the
+        interrupted fit goes on at no further cost.
     """
     paying = None if ledger is None else PrivacyLedger.load(ledger, other_rows=other_rows)
-    request = FitRequest(epsilon, delta, algorithm, head, random_state=seed, ledger=paying)
+    request = FitRequest(epsilon, delta, algorithm, head, random_state=seed, ledger=paying, checkpoint=checkpoint)
     check_folder(out)
     records = load_records(data, schema)
     design = Design.of(records.public)  # now: what fails after the fit fails when budget has been spent
-    save_model(out, replace(request.run(records), schema=schema, design=design))
+    request.run(records, deliver=lambda result: save_model(out, replace(result, schema=schema, design=design)))
     return load_model(out)
 
 

@@ -2,6 +2,7 @@
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -207,7 +208,7 @@ class Descent(Algorithm):
     ) -> NDArray[np.float64]:
         """Train in phases; return parameters in terms of the original public features, shape (1, P)."""
         head, num_private = task.head, task.num_private
-        rng = task.make_generator()
+        rng, saved = task.make_generator("samples"), task.curator.load_state()
         label = scale_label(records.label, center=task.fit_intercept)
         private = None
         if records.private is not None:
@@ -215,12 +216,17 @@ class Descent(Algorithm):
         optimizer = make_optimizer(plan.optimizer, plan.learning_rate)
         current = plan.phases[0].conditioning
         layout = head.layout(current.num_parameters, num_private)
-        parameters: NDArray[Any] = head.initialize(layout, rng)[None]
+        parameters: NDArray[Any] = head.initialize(layout, task.make_generator("weights"))[None]
         for number, phase in enumerate(plan.phases):
             if watch.stopped:
                 break
             watch.phase = number
-            if number > 0:
+            if saved is not None and number < saved["phase"]:
+                continue
+            if saved is not None:
+                watch.restore(saved)
+                parameters = np.array(saved["parameters"])
+            elif number > 0:
                 parameters = move_parameters(
                     head, parameters, num_private=num_private, source=current, target=phase.conditioning
                 )
@@ -247,7 +253,10 @@ class Descent(Algorithm):
                 loss=task.loss,
                 callback=watch,
                 weights=weights,
+                state=saved,
+                save=lambda get_state: task.curator.save_state(lambda: {**get_state(), **watch.get_state()}),
             )
+            saved = None
         return move_parameters(head, parameters, num_private=num_private, source=current)
 
 
@@ -261,6 +270,21 @@ class _Watch:
     done: int = 0
     stopped: bool = False
     kept: list[tuple[int, int, NDArray[np.float64]]] = field(default_factory=list)  # step, phase, parameters
+
+    def get_state(self) -> dict[str, Any]:
+        """Everything about the steps so far, the current one included, which is counted after it was saved."""
+        state: dict[str, Any] = {"phase": self.phase, "done": self.done + 1}
+        for number, (step, phase, parameters) in enumerate(self.kept):
+            state |= {f"kept.{number}": parameters, f"kept.{number}.step": step, f"kept.{number}.phase": phase}
+        return state
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state that :meth:`get_state` returned."""
+        self.done = int(state["done"])
+        numbers = range(sum(name.endswith(".phase") for name in state))
+        self.kept = [
+            (state[f"kept.{number}.step"], state[f"kept.{number}.phase"], state[f"kept.{number}"]) for number in numbers
+        ]
 
     def __call__(self, progress: Progress) -> bool:
         self.done += 1

@@ -72,6 +72,12 @@ def fit(
     seed: Annotated[
         int | None, typer.Option(help="Random seed, for research only: anyone who knows it can remove the noise.")
     ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="File that keeps what is released while a long fit runs. If it exists, the killed fit goes on."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a private model and save it with its guarantee."""
@@ -89,6 +95,7 @@ def fit(
             ledger=ledger,
             other_rows=other_rows,
             seed=seed,
+            checkpoint=checkpoint,
         )
     if as_json:
         print_json({"model": str(out), "guarantee": str(saved.guarantee), "settings": dict(saved.settings)})

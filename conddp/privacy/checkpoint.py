@@ -26,7 +26,7 @@ from conddp.privacy.witness import state_folder
 __all__ = ["Checkpoint"]
 
 FORMAT_VERSION = 1
-INTERVAL = 5.0  # seconds between writes
+INTERVAL = float(os.environ.get("CONDDP_CHECKPOINT_INTERVAL", "5"))  # seconds between writes
 KEY_FILE = "checkpoint.key"
 
 

@@ -1,6 +1,6 @@
 """Training loop for noisy gradient descent: sample, clip, release, update."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,6 +93,8 @@ def train(
     loss: Loss | None = None,
     callback: Callback | None = None,
     weights: RowWeights | None = None,
+    state: Mapping[str, Any] | None = None,
+    save: Callable[[Callable[[], dict[str, Any]]], None] | None = None,
 ) -> Array:
     """Train K configurations at once and return their parameters, shape (K, P).
 
@@ -130,6 +132,10 @@ def train(
         Called after every step with :class:`Progress`.
     weights : RowWeights, optional
         Units of the records and their weights, if units have several records. The records must be arranged by unit.
+    state : mapping, optional
+        State of an interrupted run, from which to go on.
+    save : callable, optional
+        Called after every step, before the callback, with a function that returns the state of the run.
     """
     xp = array_api_compat.array_namespace(parameters)
     parameters = xp.asarray(parameters, copy=True)
@@ -151,9 +157,17 @@ def train(
     all_weights = None if weights is None else xp.asarray(weights.values, dtype=parameters.dtype)
     workspace = Workspace.of(head, layout, parameters)
     num_averaged = max(1, round(plan.averaging * plan.num_steps))
-    total = None
+    total, done = None, 0
+    if state is not None:
+        done, total = int(state["step"]), None if "total" not in state else np.array(state["total"])
+        parameters[...] = state["parameters"]
+        optimizer.set_state(state)
 
-    for step in range(1, plan.num_steps + 1):
+    def get_state() -> dict[str, Any]:
+        known = {"step": step, "parameters": np.array(parameters), **optimizer.get_state()}
+        return known if total is None else {**known, "total": total}
+
+    for step in range(done + 1, plan.num_steps + 1):
         batch, batch_label, batch_weights = inputs, label, all_weights
         if plan.sampling_probability < 1.0:
             drawn = sampler.draw() if weights is None else weights.units.list_records(sampler.draw())
@@ -173,6 +187,8 @@ def train(
         parameters[...] = xp.minimum(xp.maximum(parameters, -LARGEST_PARAMETER), LARGEST_PARAMETER)
         if num_averaged > 1 and step > plan.num_steps - num_averaged:
             total = parameters + (0.0 if total is None else total)
+        if save is not None:
+            save(get_state)
         if callback is not None and callback(Progress(step, plan.num_steps, parameters)):
             return parameters
     return parameters if total is None else total / num_averaged

@@ -1,6 +1,6 @@
 """Optimizers for released gradients: post-processing, at no privacy cost."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -17,6 +17,12 @@ class Optimizer(Protocol):
 
     def update(self, parameters: Array, gradient: Array) -> None:
         """Take one step."""
+
+    def get_state(self) -> dict[str, Any]:
+        """Return what the next step depends on, besides the settings."""
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state that :meth:`get_state` returned."""
 
 
 def _per_configuration(value: Any, parameters: Array) -> Array:
@@ -38,6 +44,13 @@ class SGD:
         if self._rate is None:
             self._rate = _per_configuration(self.learning_rate, parameters)
         parameters -= self._rate * gradient
+
+    def get_state(self) -> dict[str, Any]:
+        """Return nothing: a step depends on the gradient only."""
+        return {}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Do nothing."""
 
 
 @dataclass
@@ -61,6 +74,16 @@ class Adam:
             rule._rate, rule._first, rule._second = self._rate[chosen], self._first[chosen], self._second[chosen]
             rule._steps = self._steps
         return rule
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the moments and the number of steps."""
+        return {"first": np.asarray(self._first), "second": np.asarray(self._second), "steps": self._steps}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from moments and a number of steps."""
+        self._first, self._second = np.array(state["first"]), np.array(state["second"])
+        self._steps = int(state["steps"])
+        self._rate = _per_configuration(self.learning_rate, self._first)
 
     def update(self, parameters: Array, gradient: Array) -> None:
         """Take one step."""
