@@ -127,7 +127,7 @@ class Tuned(Algorithm):
         Privacy
             Every run is a Gaussian mechanism with parameter mu, of which ``score_fraction`` of the square pays for the
             score: the sum of squared residuals, each clamped. One record changes it by at most the square of the
-            largest residual, under both relations. Only the best run is released; its cost is
+            largest residual, under both relations; a unit, by that times its number of records. Only the best run is released; its cost is
             :func:`~conddp.privacy.selection.compute_selection_delta`.
         """
         price = self.compute_price(task.budget)
@@ -193,6 +193,6 @@ def _release_score(result: FitResult, records: Records, mu: float, curator: Cura
         return float(residuals @ residuals)
 
     total = run_pass(sum_block, records.public, records.label)
-    sensitivity = LARGEST_RESIDUAL**2
+    sensitivity = LARGEST_RESIDUAL**2 * (1 if records.units is None else records.units.largest)
     squares = BoundedSum(np.array([total]), sensitivity, "squared residuals")
     return -float(curator.release_gaussian(squares, noise_std=sensitivity / mu)[0])

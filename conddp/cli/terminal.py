@@ -144,7 +144,7 @@ def add_row(table: "Table", *cells: str) -> None:
 
 
 def print_json(what: Any) -> None:
-    """Print as JSON, with NaN as null."""
+    """Print as JSON, with NaN as null and infinity as text."""
 
     def tidy(value: Any) -> Any:
         if isinstance(value, float) and value != value:
@@ -153,6 +153,6 @@ def print_json(what: Any) -> None:
             return {key: tidy(each) for key, each in value.items()}
         if isinstance(value, (list, tuple)):
             return [tidy(each) for each in value]
-        return "inf" if value == float("inf") else value
+        return str(value) if value in (float("inf"), float("-inf")) else value
 
     print(json.dumps(tidy(what), indent=2, allow_nan=False))

@@ -1,6 +1,7 @@
 """Documents as HTML, Markdown and JSON."""
 
 import json
+import math
 import re
 from base64 import b64encode
 from dataclasses import asdict
@@ -146,7 +147,7 @@ def _mark(text: str) -> str:
 
 
 def render_json(document: Document) -> str:
-    """The same content as JSON."""
+    """The same content as JSON; numbers that are not finite become null."""
 
     def encode(section: Section) -> dict[str, Any]:
         return {
@@ -161,4 +162,12 @@ def render_json(document: Document) -> str:
         "sections": [encode(section) for section in document.sections],
         "footnote": document.footnote,
     }
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(_tidy(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _tidy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _tidy(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_tidy(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -25,7 +25,7 @@ def attack(name: str, numbers: range, folder: Path) -> tuple[int, float, list[st
         try:
             refused += case(Random(f"{name} {number}"))
         except Exception:
-            failures.append(f"{name} {number}: {traceback.format_exc(limit=-3)}")
+            failures.append(f"{name} {number}: {traceback.format_exc(limit=-9)}")
         spent = time.monotonic() - started
         longest = max(longest, spent)
         if spent > LONGEST_CASE:

@@ -93,7 +93,7 @@ def _change(part: Any, name: Any, random: Random) -> None:
     if kind == 0:
         del part[name]
     elif kind == 1 and isinstance(part, dict):
-        part[random.choice(("extra", "kind", "", "text"))] = random.choice(ODD)
+        part[random.choice(("extra", "kind", "", "text"))] = copy.deepcopy(random.choice(ODD))
     elif kind == 1:
         part.insert(name, value)
     elif kind == 2 and isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -108,9 +108,9 @@ def _change(part: Any, name: Any, random: Random) -> None:
     elif kind == 5 and isinstance(part, list):
         random.shuffle(part)
     elif kind == 6 and isinstance(part, dict) and len(part) > 1:
-        part[name] = part[random.choice(list(part))]
+        part[name] = copy.deepcopy(part[random.choice(list(part))])
     else:
-        part[name] = random.choice(ODD)
+        part[name] = copy.deepcopy(random.choice(ODD))
 
 
 def dump(content: Any) -> bytes:
