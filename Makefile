@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: setup demo test test-all check docs tables mutants bench clean
+.PHONY: setup demo test test-all check docs tables outputs mutants bench clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -43,6 +43,9 @@ test-all: check                ## the fast suite and the slow one
 
 tables: $(VENV)/.dev           ## tables of algorithms, heads and rooms in the documentation
 	$(BIN)/python -m docs_tools.tables
+
+outputs: $(VENV)/.dev          ## what the code in README and docs prints
+	$(BIN)/python -m docs_tools.outputs
 
 mutants: $(VENV)/.dev          ## plant defects in a copy, one by one: the tests must catch each
 	$(BIN)/python -m tests.privacy.mutants
