@@ -20,7 +20,7 @@ from conddp.data.passes import use_executor
 from conddp.errors import PrivacyError, SchemaError
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.noise_shape import compute_noise_shape, compute_unit_noise_shape
-from conddp.features.row_weights import RowWeights
+from conddp.features.row_weights import TYPICAL_CLIP_NORM, RowWeights
 from conddp.features.spectrum import Spectrum
 from conddp.features.unit_moves import bound_largest_move
 from conddp.features.whitening import WhitenedRows
@@ -221,7 +221,8 @@ def test_chosen_weights_are_as_good_as_any_weights_found_by_a_numerical_optimise
 
     def expect_error(of_units: Any) -> float:
         total = of_units @ sizes
-        return float((d * noise_std * (of_units * sizes).max() / total) ** 2 + d * (of_units**2 @ sizes) / total**2)
+        noise = d * noise_std * TYPICAL_CLIP_NORM * (of_units * sizes).max() / total
+        return float(noise**2 + d * (of_units**2 @ sizes) / total**2)
 
     chosen = RowWeights.choose(units, sizes.astype(float), num_directions=d, noise_std=noise_std).of_units
     best = min(
