@@ -79,7 +79,9 @@ def divide(epsilon: float, largest: int) -> PrivacyBudget:
 
 def measure(name: str) -> Iterator[tuple[str, float, str, float]]:
     """Ratio of test errors for every epsilon and method, averaged over splits and seeds; seconds per fit."""
-    records, ratios, seconds = load(name), {}, {}
+    records = load(name)
+    ratios: dict[tuple[float, str], list[float]] = {}
+    seconds: dict[tuple[float, str], list[float]] = {}
     for split in range(SPLITS):
         train, test = records.split(random_state=split)
         assert train.units is not None

@@ -152,7 +152,7 @@ def test_records_keep_their_units_and_are_split_by_unit() -> None:
         (float(y), float(x)) for y, x in zip(arranged.label.values, arranged.public.values[:, 0], strict=True)
     }
     with pytest.raises(SchemaError, match="same number of records"):
-        Records(records.public, records.private, records.label, Units([0, 1]))
+        Records(records.public, records.private, records.label, Units.of([0, 1]))
 
 
 # --- schema and files
@@ -214,7 +214,7 @@ def test_weights_follow_the_noise_and_are_at_most_one() -> None:
 
 @pytest.mark.parametrize("noise_std", [0.5, 3.0, 20.0])
 def test_chosen_weights_are_as_good_as_any_weights_found_by_a_numerical_optimiser(noise_std: float) -> None:
-    from scipy.optimize import minimize
+    from scipy import optimize
 
     sizes = np.array([1] * 20 + [2] * 10 + [4] * 5 + [9] * 2)
     units, d = Units(np.repeat(np.arange(len(sizes)), sizes)), 6
@@ -225,6 +225,7 @@ def test_chosen_weights_are_as_good_as_any_weights_found_by_a_numerical_optimise
         return float(noise**2 + d * (of_units**2 @ sizes) / total**2)
 
     chosen = RowWeights.choose(units, sizes.astype(float), num_directions=d, noise_std=noise_std).of_units
+    minimize: Any = optimize.minimize
     best = min(
         minimize(
             lambda log_weights: expect_error(np.exp(log_weights)[np.searchsorted([1, 2, 4, 9], sizes)]),
@@ -554,7 +555,7 @@ def test_a_plan_that_cannot_know_the_units_is_refused() -> None:
     with pytest.raises(SchemaError, match="unit='customer_id', but the plan was given no units"):
         make_plan(records.public, SCHEMA)
     with pytest.raises(SchemaError, match="units are of 2 records"):
-        compare_algorithms(records.public, units=Units([0, 1]))
+        compare_algorithms(records.public, units=Units.of([0, 1]))
 
 
 def test_a_sample_for_simulation_consists_of_whole_units(monkeypatch: pytest.MonkeyPatch) -> None:
