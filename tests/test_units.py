@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold
 
 from conddp import PrivateRegressor
+from conddp.algorithms import ALGORITHMS as REGISTERED_ALGORITHMS
 from conddp.algorithms import Auto, WeightedLLP
 from conddp.algorithms.algorithm import Algorithm
 from conddp.bounds import Bounds
@@ -31,7 +32,7 @@ from conddp.models.saving import ModelFileError, load_model
 from conddp.planning.comparison import Comparison, compare_algorithms
 from conddp.planning.plan import Plan, make_plan
 from conddp.planning.storage import load_record, save_record
-from conddp.privacy import Curator, PrivacyBudget, RandomSource
+from conddp.privacy import Curator, PrivacyBudget, PrivacyLedger, RandomSource
 from conddp.training.loop import TrainingPlan, train
 from conddp.training.optimizers import SGD
 from tests.contracts import ALGORITHMS, LABEL_ALGORITHMS, REFERENCES
@@ -314,7 +315,7 @@ def test_results_do_not_depend_on_the_order_of_the_units_in_the_table(name: str)
     assert records.units is not None
     other = records.take(records.units.arrange())
     fits = [EVERY[name].fit(each, BUDGET, random_source=RandomSource.of(0)) for each in (records, other)]
-    if name == "non-private":
+    if name == "non-private":  # adds up in the order of the table
         assert np.allclose(fits[0].model.parameters, fits[1].model.parameters)
     else:
         assert np.array_equal(fits[0].model.parameters, fits[1].model.parameters)
@@ -382,6 +383,25 @@ def test_passes_on_another_executor_give_the_same_answer() -> None:
 def test_weighted_llp_says_what_to_use_instead() -> None:
     with pytest.raises(PrivacyError, match="'unit' says which records belong together. Use CondNewton"):
         WeightedLLP().fit(make_small(Units(np.arange(400))), BUDGET)
+
+
+def test_an_algorithm_that_does_not_say_that_it_protects_units_is_refused_before_anything_is_spent() -> None:
+    class Own(Algorithm):
+        def run(self, task: Any) -> Any:
+            raise AssertionError("must not be called")
+
+    ledger = PrivacyLedger(BUDGET)
+    with pytest.raises(PrivacyError, match="Own protects single records, but column 'unit'"):
+        Own().fit(make_small(Units(np.arange(400))), BUDGET, ledger=ledger)
+    assert ledger.entries == ()
+    declared = {name for name, each in REGISTERED_ALGORITHMS.items() if each.protects_units or each.ignores_units}
+    assert set(REGISTERED_ALGORITHMS) - declared == {"weighted-llp"}
+
+
+def test_least_squares_without_privacy_ignores_units() -> None:
+    grouped = make_small(Units(np.repeat(np.arange(40), 10), max_rows=1))
+    fits = [EVERY["non-private"].fit(each, BUDGET) for each in (make_small(), grouped)]
+    assert np.array_equal(fits[0].model.parameters, fits[1].model.parameters)
 
 
 def test_randomised_labels_share_epsilon_among_the_records_of_a_unit() -> None:
