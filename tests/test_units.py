@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold
 
 from conddp import PrivateRegressor
+from conddp.algorithms import ALGORITHMS as REGISTERED_ALGORITHMS
 from conddp.algorithms import Auto, WeightedLLP
 from conddp.algorithms.algorithm import Algorithm
 from conddp.bounds import Bounds
@@ -20,7 +21,7 @@ from conddp.data.passes import use_executor
 from conddp.errors import PrivacyError, SchemaError
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.noise_shape import compute_noise_shape, compute_unit_noise_shape
-from conddp.features.row_weights import RowWeights
+from conddp.features.row_weights import TYPICAL_CLIP_NORM, RowWeights
 from conddp.features.spectrum import Spectrum
 from conddp.features.unit_moves import bound_largest_move
 from conddp.features.whitening import WhitenedRows
@@ -31,7 +32,7 @@ from conddp.models.saving import ModelFileError, load_model
 from conddp.planning.comparison import Comparison, compare_algorithms
 from conddp.planning.plan import Plan, make_plan
 from conddp.planning.storage import load_record, save_record
-from conddp.privacy import Curator, PrivacyBudget, RandomSource
+from conddp.privacy import Curator, PrivacyBudget, PrivacyLedger, RandomSource
 from conddp.training.loop import TrainingPlan, train
 from conddp.training.optimizers import SGD
 from tests.contracts import ALGORITHMS, LABEL_ALGORITHMS, REFERENCES
@@ -152,7 +153,7 @@ def test_records_keep_their_units_and_are_split_by_unit() -> None:
         (float(y), float(x)) for y, x in zip(arranged.label.values, arranged.public.values[:, 0], strict=True)
     }
     with pytest.raises(SchemaError, match="same number of records"):
-        Records(records.public, records.private, records.label, Units([0, 1]))
+        Records(records.public, records.private, records.label, Units.of([0, 1]))
 
 
 # --- schema and files
@@ -214,16 +215,18 @@ def test_weights_follow_the_noise_and_are_at_most_one() -> None:
 
 @pytest.mark.parametrize("noise_std", [0.5, 3.0, 20.0])
 def test_chosen_weights_are_as_good_as_any_weights_found_by_a_numerical_optimiser(noise_std: float) -> None:
-    from scipy.optimize import minimize
+    from scipy import optimize
 
     sizes = np.array([1] * 20 + [2] * 10 + [4] * 5 + [9] * 2)
     units, d = Units(np.repeat(np.arange(len(sizes)), sizes)), 6
 
     def expect_error(of_units: Any) -> float:
         total = of_units @ sizes
-        return float((d * noise_std * (of_units * sizes).max() / total) ** 2 + d * (of_units**2 @ sizes) / total**2)
+        noise = d * noise_std * TYPICAL_CLIP_NORM * (of_units * sizes).max() / total
+        return float(noise**2 + d * (of_units**2 @ sizes) / total**2)
 
     chosen = RowWeights.choose(units, sizes.astype(float), num_directions=d, noise_std=noise_std).of_units
+    minimize: Any = optimize.minimize
     best = min(
         minimize(
             lambda log_weights: expect_error(np.exp(log_weights)[np.searchsorted([1, 2, 4, 9], sizes)]),
@@ -312,7 +315,7 @@ def test_results_do_not_depend_on_the_order_of_the_units_in_the_table(name: str)
     assert records.units is not None
     other = records.take(records.units.arrange())
     fits = [EVERY[name].fit(each, BUDGET, random_source=RandomSource.of(0)) for each in (records, other)]
-    if name == "non-private":
+    if name == "non-private":  # adds up in the order of the table
         assert np.allclose(fits[0].model.parameters, fits[1].model.parameters)
     else:
         assert np.array_equal(fits[0].model.parameters, fits[1].model.parameters)
@@ -380,6 +383,25 @@ def test_passes_on_another_executor_give_the_same_answer() -> None:
 def test_weighted_llp_says_what_to_use_instead() -> None:
     with pytest.raises(PrivacyError, match="'unit' says which records belong together. Use CondNewton"):
         WeightedLLP().fit(make_small(Units(np.arange(400))), BUDGET)
+
+
+def test_an_algorithm_that_does_not_say_that_it_protects_units_is_refused_before_anything_is_spent() -> None:
+    class Own(Algorithm):
+        def run(self, task: Any) -> Any:
+            raise AssertionError("must not be called")
+
+    ledger = PrivacyLedger(BUDGET)
+    with pytest.raises(PrivacyError, match="Own protects single records, but column 'unit'"):
+        Own().fit(make_small(Units(np.arange(400))), BUDGET, ledger=ledger)
+    assert ledger.entries == ()
+    declared = {name for name, each in REGISTERED_ALGORITHMS.items() if each.protects_units or each.ignores_units}
+    assert set(REGISTERED_ALGORITHMS) - declared == {"weighted-llp"}
+
+
+def test_least_squares_without_privacy_ignores_units() -> None:
+    grouped = make_small(Units(np.repeat(np.arange(40), 10), max_rows=1))
+    fits = [EVERY["non-private"].fit(each, BUDGET) for each in (make_small(), grouped)]
+    assert np.array_equal(fits[0].model.parameters, fits[1].model.parameters)
 
 
 def test_randomised_labels_share_epsilon_among_the_records_of_a_unit() -> None:
@@ -553,7 +575,7 @@ def test_a_plan_that_cannot_know_the_units_is_refused() -> None:
     with pytest.raises(SchemaError, match="unit='customer_id', but the plan was given no units"):
         make_plan(records.public, SCHEMA)
     with pytest.raises(SchemaError, match="units are of 2 records"):
-        compare_algorithms(records.public, units=Units([0, 1]))
+        compare_algorithms(records.public, units=Units.of([0, 1]))
 
 
 def test_a_sample_for_simulation_consists_of_whole_units(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,8 @@ class Algorithm(ABC):
     labels_only: ClassVar[bool] = False  # private columns are refused
     replace_only: ClassVar[bool] = False  # ZERO_OUT is refused, because there is no null label
     linear_only: ClassVar[bool] = False  # heads that are not linear in the columns are refused
-    records_only: ClassVar[bool] = False  # units of several records are refused
+    protects_units: ClassVar[bool] = False  # releases are calibrated to task.units; otherwise a unit column is refused
+    ignores_units: ClassVar[bool] = False  # nothing is protected, so all records are used
     losses: ClassVar[tuple[str, ...]] = ("squared",)  # names of the supported losses
 
     def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
@@ -72,7 +73,7 @@ class Algorithm(ABC):
             )
         if self.replace_only and neighbouring is not Neighbouring.REPLACE:
             raise PrivacyError(f"{name} is defined under neighbouring='replace' only, got '{neighbouring}'.")
-        if self.records_only and schema.unit is not None:
+        if schema.unit is not None and not (self.protects_units or self.ignores_units):
             raise PrivacyError(
                 f"{name} protects single records, but column '{schema.unit}' says which records belong together. Use "
                 "CondNewton, CondDP, OneShot or RROnBins, which protect all records of a unit, or leave the unit out."
@@ -142,7 +143,8 @@ class Algorithm(ABC):
         self.check(schema, head, neighbouring, loss)
         ledger = ledger or PrivacyLedger(cost, neighbouring=neighbouring, unit=schema.unit)
         table = None if ledger.path is None else Fingerprint.of(records.public.values)
-        records = records.arrange()
+        if not self.ignores_units:
+            records = records.arrange()
         identity = self._describe(budget, head, loss, neighbouring, fit_intercept)
         source = (random_source or RandomSource.of(None)).bind(
             chain(identity, _list_public(records), _list_private(records))

@@ -69,6 +69,7 @@ class Auto(Algorithm):
     summary: ClassVar[str] = "chooses from public information only and gives its reason"
     page: ClassVar[str] = "algorithms/auto.md"
     protects: ClassVar[str] = "as its choice"
+    protects_units: ClassVar[bool] = True
 
     num_simulations: int = 0
 

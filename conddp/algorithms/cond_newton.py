@@ -76,6 +76,7 @@ class CondNewton(Algorithm):
     summary: ClassVar[str] = "noisy Newton steps, all settings chosen by rule"
     page: ClassVar[str] = "cond_newton.md"
     protects: ClassVar[str] = "label; private columns with a linear head"
+    protects_units: ClassVar[bool] = True
 
     plan: NewtonPlan = field(default_factory=NewtonPlan)
     width: int = 500

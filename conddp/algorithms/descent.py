@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +88,8 @@ class Descent(Algorithm):
         Fraction of the iterates, counted from the last, that are averaged into the model. 0 uses the last iterate;
         1 is the paper's Algorithm 1.
     """
+
+    protects_units: ClassVar[bool] = True
 
     num_steps: int | None = None
     batch_size: int | None = None

@@ -24,6 +24,7 @@ class NonPrivate(Algorithm):
     summary: ClassVar[str] = "least squares, or Adam for other heads, without noise"
     page: ClassVar[str] = "algorithms/reference_points.md"
     protects: ClassVar[str] = "nothing"
+    ignores_units: ClassVar[bool] = True
 
     def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
         """Return an infinite cost, regardless of the budget."""

@@ -51,6 +51,7 @@ class OneShot(Algorithm):
     protects: ClassVar[str] = "label"
     labels_only: ClassVar[bool] = True
     linear_only: ClassVar[bool] = True
+    protects_units: ClassVar[bool] = True
 
     noise: Literal["optimal", "spherical"] = "optimal"
     shrink: bool = True

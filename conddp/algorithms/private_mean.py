@@ -28,6 +28,7 @@ class PrivateMean(Algorithm):
     page: ClassVar[str] = "algorithms/reference_points.md"
     protects: ClassVar[str] = "label"
     linear_only: ClassVar[bool] = True
+    protects_units: ClassVar[bool] = True
 
     def run(self, task: Task) -> FitResult:
         """Release the mean label.

@@ -65,6 +65,7 @@ class RandomizedLabels(Algorithm):
     protects: ClassVar[str] = "label"
     labels_only: ClassVar[bool] = True
     replace_only: ClassVar[bool] = True
+    protects_units: ClassVar[bool] = True
 
     randomizer: Literal["bins", "unbiased", "binary", "laplace", "staircase"]
     prior: LabelPrior | None = field(default=None, compare=False)

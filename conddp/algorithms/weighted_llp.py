@@ -39,7 +39,6 @@ class WeightedLLP(Algorithm):
     page: ClassVar[str] = "algorithms/weighted_llp.md"
     protects: ClassVar[str] = "label"
     labels_only: ClassVar[bool] = True
-    records_only: ClassVar[bool] = True
     replace_only: ClassVar[bool] = True
     linear_only: ClassVar[bool] = True
 

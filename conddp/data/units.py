@@ -69,7 +69,8 @@ class Units:
         return Units(self.codes[index], self.name, self.max_rows)
 
     def __repr__(self) -> str:
-        return f"Units({self.num_units:,} values of '{self.name}', up to {self.largest:,} records each)"
+        records = "1 record" if self.largest == 1 else f"up to {self.largest:,} records"
+        return f"Units({self.num_units:,} values of '{self.name}', {records} each)"
 
     @cached_property
     def sizes(self) -> NDArray[np.intp]:

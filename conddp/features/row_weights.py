@@ -6,6 +6,11 @@ moves of one record, weights limit this to :math:`M = \max_u a_u f_u`. The noise
 to :math:`M / A` with :math:`A = \sum_i a_i`, and the sampling variance to :math:`\sum_i a_i^2 / A^2`. For a given M
 the best weights are :math:`a_u = \min(1, M / f_u)`: sampling alone prefers equal weights, and only this bound keeps the
 noise down. M is chosen to minimise the sum of both errors. With little noise all weights are one.
+
+A sum may ask for all directions of the rows or for few of them. The fewer there are, the nearer :math:`f_u` comes to
+the number of records of the unit, which is also what the mean of the labels and their mean square are moved by. The
+weights are therefore chosen for the geometric mean of :math:`f_u` over all directions and the number of records
+(measured with ``benchmarks/units.py``). Sensitivities are computed from the weights and do not depend on this.
 """
 
 from dataclasses import dataclass
@@ -21,6 +26,7 @@ __all__ = ["RowWeights"]
 Vector = NDArray[np.float64]
 
 LIKENESS = 0.3  # assumed correlation between residuals of the same unit, for the sampling variance of coefficients
+TYPICAL_CLIP_NORM = 2.0  # in standard deviations of the residual
 MOST_CANDIDATES = 200
 
 
@@ -57,16 +63,17 @@ class RowWeights:
         num_directions : int
             Number of coefficients.
         noise_std : float
-            Standard deviation of the noise in a sum that one record can move by 1 (or set to zero from 1).
+            Standard deviation of the noise in a sum to which one record contributes a vector of length at most 1.
         """
-        limits = np.unique(np.quantile(moves, np.linspace(0, 1, MOST_CANDIDATES)))
+        usual = np.sqrt(moves * units.sizes)
+        limits = np.unique(np.quantile(usual, np.linspace(0, 1, MOST_CANDIDATES)))
         errors = []
         for limit in limits:
-            weights = np.minimum(1.0, limit / moves)
+            weights = np.minimum(1.0, limit / usual)
             total = weights @ units.sizes
-            noise = num_directions * noise_std * (weights * moves).max() / total
+            noise = num_directions * noise_std * TYPICAL_CLIP_NORM * (weights * usual).max() / total
             errors.append(noise**2 + num_directions * float(weights**2 @ units.sizes) / total**2)
-        return cls(units, np.minimum(1.0, limits[int(np.argmin(errors))] / moves), moves)
+        return cls(units, np.minimum(1.0, limits[int(np.argmin(errors))] / usual), moves)
 
     @cached_property
     def values(self) -> Vector:

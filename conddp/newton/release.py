@@ -165,6 +165,7 @@ def release_residuals(
     n, k = rows.values.shape
     weights, total_weight = rows.weights, rows.total_weight
     most = neighbouring.sensitivity(query.clip_norm)
+    distances: tuple[Vector, ...] = ()
     if isinstance(rows, WhitenedRows):
         stride = BLOCK_SIZE * max(1, n // BLOCK_SIZE // BLOCKS_FOR_CURVATURE)
 
@@ -175,7 +176,7 @@ def release_residuals(
 
         total, square, facts = run_pass(sum_block, rows.values, label)
         farthest = facts.farthest if facts.farthest <= most else most  # also if it is NaN
-        curvature = facts.curvature / facts.weight_sampled
+        curvature, distances = facts.curvature / facts.weight_sampled, facts.distances
     else:
 
         def sum_private(span: slice, block: Vector, labels: Vector) -> tuple[Vector, float]:
@@ -187,9 +188,8 @@ def release_residuals(
     sensitivity = math.hypot(max(farthest, query.clip_norm), query.square_weight * query.clip_norm)
     if weights is not None:
         together = max(1.0, weights.largest_total) * math.hypot(most, query.square_weight * query.clip_norm)
-        if isinstance(rows, WhitenedRows):
-            distances = np.concatenate(facts.distances)
-            bound = _bound_units(rows.values, distances * weights.values, weights, query)
+        if distances:  # public rows
+            bound = _bound_units(rows.values, np.concatenate(distances) * weights.values, weights, query)
             together = bound if bound <= together else together  # also if it is NaN
         sensitivity = max(together, math.hypot(query.clip_norm, query.square_weight * query.clip_norm))
     noise_std = sensitivity / mu

@@ -168,7 +168,7 @@ class NoiseStream:
         nearest = np.rint(multiples)
         nearest += self._take(len(values)).round(multiples - nearest, scale * (1 / grid))
         nearest *= grid
-        return nearest
+        return np.asarray(nearest)
 
     def _take(self, size: int) -> "_Draws":
         """Draw ahead, in blocks of growing size: a thousand short releases then cost little more than one long one."""
@@ -196,7 +196,7 @@ class _Draws:
         tails = bits * 2.0**-BITS
         values = signs * shape.quantile(np.maximum(tails, SMALLEST_TAIL))
         values[tails < SMALLEST_TAIL] = np.nan
-        return cls(shape, rng, bits, signs, values)
+        return cls(shape, rng, bits, np.asarray(signs), values)
 
     def __getitem__(self, span: slice) -> "_Draws":
         return _Draws(self.shape, self.rng, self.bits[span], self.signs[span], self.values[span])
@@ -211,8 +211,8 @@ class _Draws:
             ratio = np.broadcast_to(ratio, offsets.shape)
             for place in np.flatnonzero(~clear):
                 sign = self.signs[place]
-                nearest[place] = sign * self._decide(place, float(sign * offsets[place]), float(ratio[place]))
-        return nearest
+                nearest[place] = sign * self._decide(int(place), float(sign * offsets[place]), float(ratio[place]))
+        return np.asarray(nearest)
 
     def _decide(self, place: int, offset: float, ratio: float) -> int:
         """Integer nearest to the offset plus the ratio times the absolute value of one variable."""

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import array_api_compat
 import numpy as np
@@ -44,6 +44,7 @@ from conddp.privacy.transcript import (
 __all__ = ["BoundedSum", "Curator", "bound_rounding", "compute_response_epsilon"]
 
 Array = Any  # a NumPy array or a torch tensor
+AnswerT = TypeVar("AnswerT")
 
 _ROUNDING = 1e-9
 _calibrate = lru_cache(maxsize=64)(calibrate_gaussian_mu)
@@ -312,15 +313,16 @@ class Curator:
         self._append(UnprotectedRelease(what))
         return value
 
-    def _answer(self, draw: Callable[[], Array], shape: tuple[int, ...]) -> Array:
+    def _answer(self, draw: Callable[[], AnswerT], shape: tuple[int, ...]) -> AnswerT:
         """Draw the noise of the release that was just recorded, unless a checkpoint holds the answer already."""
         if self._checkpoint is None:
             return draw()
         question = {"kind": self._releases[-1].kind, **asdict(replace(self._releases[-1], count=1))}
-        answer = self._checkpoint.recall(question, shape)
-        if answer is None:
-            answer = draw()
-            self._checkpoint.record(question, answer)
+        known: Any = self._checkpoint.recall(question, shape)
+        if known is None:
+            known = draw()
+            self._checkpoint.record(question, known)
+        answer: AnswerT = known
         return answer
 
     def save_state(self, make_state: Callable[[], Mapping[str, Any]]) -> None:

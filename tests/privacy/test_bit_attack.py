@@ -10,6 +10,7 @@ from scipy.stats import chi2_contingency, chisquare, kstest, norm
 
 from conddp.algorithms import CondNewton, PrivateMean
 from conddp.algorithms.algorithm import Algorithm
+from conddp.auditing import Recorder, fit_watched
 from conddp.bounds import Bounds
 from conddp.data import Labels, PublicFeatures, Records
 from conddp.privacy import BoundedSum, Curator
@@ -29,7 +30,6 @@ from tests.privacy.bit_attack import (
     make_targets,
     predict_normal,
 )
-from tests.privacy.replay import Recorder, fit_watched
 
 ALGORITHMS = [
     pytest.param(PrivateMean(), 3000, id="mean"),

@@ -161,9 +161,9 @@ def test_no_labels_of_a_unit_move_a_newton_step_further_than_its_sensitivity(see
             value, same = release(rows, changed, query, coefficients, relation)
             assert same == sensitivity
             values.append(value)
-        values = np.array(values)
+        sums = np.array(values)
         if relation is Neighbouring.REPLACE:
-            farthest = np.linalg.norm(values[:, None] - values[None], axis=2).max()
+            farthest = np.linalg.norm(sums[:, None] - sums[None], axis=2).max()
         else:  # against the sums without the unit
             kept = np.setdiff1d(np.arange(n), members)
             predicted = rows.values @ coefficients
@@ -174,7 +174,7 @@ def test_no_labels_of_a_unit_move_a_newton_step_further_than_its_sensitivity(see
             null = np.append(
                 np.sqrt(asked) * (clamped[kept] @ rows.values[kept]), query.square_unit * squares[kept].sum()
             )
-            farthest = np.linalg.norm(values - null, axis=1).max()
+            farthest = np.linalg.norm(sums - null, axis=1).max()
         assert farthest <= sensitivity * ROUNDING
 
 
