@@ -127,7 +127,8 @@ class Tuned(Algorithm):
         Privacy
             Every run is a Gaussian mechanism with parameter mu, of which ``score_fraction`` of the square pays for the
             score: the sum of squared residuals, each clamped. One record changes it by at most the square of the
-            largest residual, under both relations; a unit, by that times its number of records. Only the best run is released; its cost is
+            largest residual, under both relations; a unit, by that times its number of records. Only the best run is
+            released; its cost is
             :func:`~conddp.privacy.selection.compute_selection_delta`.
         """
         price = self.compute_price(task.budget)

@@ -20,6 +20,7 @@ from conddp.algorithms import (
     SwitchCondDP,
 )
 from conddp.algorithms.algorithm import Algorithm
+from conddp.auditing import Question
 from conddp.data import BLOCK_SIZE, Labels, PrivateFeatures, PublicFeatures, Records, Units
 from conddp.features.row_weights import RowWeights
 from conddp.features.unit_moves import bound_largest_move, bound_moves, find_long_sums
@@ -30,7 +31,7 @@ from conddp.newton.private_columns import PrivateRows, release_moments
 from conddp.newton.release import ResidualQuery, release_residuals
 from conddp.privacy import Curator, Neighbouring, PrivacyBudget
 from conddp.privacy.accounting import calibrate_gaussian_mu
-from tests.privacy.replay import LABEL_BOUNDS, Question, fit_both, make_records
+from tests.privacy.replay import LABEL_BOUNDS, fit_both, make_records
 
 BUDGET = PrivacyBudget(2.0, 1e-4)
 ROUNDING = 1 + 1e-9
