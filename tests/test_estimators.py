@@ -390,3 +390,26 @@ def test_clones_keep_what_scikit_learn_keeps() -> None:
     copy = clone(model)
     assert copy.get_params() == model.get_params()
     assert copy.private_columns is not model.private_columns
+
+
+def test_units_and_settings_of_own_algorithms_change_the_noise_of_a_seed() -> None:
+    from conddp.algorithms.identity import list_public, list_settings
+    from conddp.bounds import Bounds
+    from conddp.data import Labels, PublicFeatures, Records
+    from conddp.data.units import Units
+
+    public, label = PublicFeatures(np.ones((4, 1))), Labels(np.zeros(4), Bounds(0, 1))
+    groupings = [None, [0, 0, 1, 2], [0, 1, 1, 2], [0, 1, 2, 3]]
+    described = [
+        b"|".join(list_public(Records(public, None, label, None if each is None else Units.of(each))))
+        for each in groupings
+    ]
+    assert len(set(described)) == len(groupings)
+
+    class Own:
+        def __init__(self, setting: Any) -> None:
+            self.setting = setting
+
+    settings = [Own(1), Own(2), Own(np.zeros(2000)), Own(np.append(np.zeros(1999), 1e-17))]
+    assert len({tuple(list_settings(each)) for each in settings}) == 4
+    assert list_settings(Own(1)) == list_settings(Own(1))

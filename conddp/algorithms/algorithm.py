@@ -1,13 +1,12 @@
 """Base class of all algorithms, with the checks that run before a fit."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
-
+from conddp.algorithms.identity import list_private, list_public, list_settings
 from conddp.algorithms.task import Task
 from conddp.data.records import Records
 from conddp.data.schema import Schema
@@ -145,14 +144,14 @@ class Algorithm(ABC):
         table = None if ledger.path is None else Fingerprint.of(records.public.values)
         if not self.ignores_units:
             records = records.arrange()
-        identity = self._describe(budget, head, loss, neighbouring, fit_intercept)
+        settings = list_settings(self, budget, head, loss, neighbouring, fit_intercept)
         source = (random_source or RandomSource.of(None)).bind(
-            chain(identity, _list_public(records), _list_private(records))
+            chain(settings, list_public(records), list_private(records))
         )
         saved = None
         if checkpoint is not None:
-            plan = chain(identity, _list_public(records), [b"seeded" if source.seeded else b""])
-            saved = Checkpoint(checkpoint, plan=plan, private=_list_private(records), always=callback is not None)
+            plan = chain(settings, list_public(records), [b"seeded" if source.seeded else b""])
+            saved = Checkpoint(checkpoint, plan=plan, private=list_private(records), always=callback is not None)
         if saved is None or not saved.generation:
             ledger.check(name, cost, neighbouring, event=self.expect(budget), table=table, unit=schema.unit)
         noise = "noise" if saved is None or not saved.generation else f"noise, resumed {saved.generation} times"
@@ -188,25 +187,6 @@ class Algorithm(ABC):
             ledger.note_end(saved.fit_id)
             saved.remove()
         return result
-
-    def _describe(self, budget: PrivacyBudget, head: Head, loss: Loss, *settings: object) -> list[bytes]:
-        """Everything but the records that makes a fit this fit and no other, for the noise of seeded fits."""
-        parts = (type(self).__qualname__, self, budget, type(head).__qualname__, head, loss.name, *settings)
-        # A class without a repr of its own is known by its name; its default repr is an address that changes.
-        return [repr(each).encode() for each in parts if type(each).__repr__ is not object.__repr__]
-
-
-def _list_public(records: Records) -> Iterator[bytes]:
-    """Declared bounds and public cells, as bytes. Names of features make no difference to a fit."""
-    yield repr((records.schema.label, records.schema.private_bounds)).encode()
-    yield np.ascontiguousarray(records.public.values).tobytes()
-
-
-def _list_private(records: Records) -> Iterator[bytes]:
-    """All private cells, as bytes: they go into the key of a seeded fit's noise and the seal of a checkpoint."""
-    yield np.ascontiguousarray(records.label.values).tobytes()
-    if records.private is not None:
-        yield np.ascontiguousarray(records.private.values).tobytes()
 
 
 ALGORITHMS: Registry[Algorithm] = Registry("algorithm", Algorithm)  # type: ignore[type-abstract]  # instances of subclasses

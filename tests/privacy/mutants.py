@@ -383,14 +383,14 @@ MUTANTS = (
     Mutant(
         "the noise of a seeded fit does not depend on the records",
         "algorithms/algorithm.py",
-        "chain(identity, _list_public(records), _list_private(records))",
-        "chain(identity, _list_public(records))",
+        "chain(settings, list_public(records), list_private(records))",
+        "chain(settings, list_public(records))",
     ),
     Mutant(
         "the noise of a seeded fit does not depend on the budget",
         "algorithms/algorithm.py",
-        "chain(identity, _list_public(records), _list_private(records))",
-        "chain(_list_public(records), _list_private(records))",
+        "chain(settings, list_public(records), list_private(records))",
+        "chain(list_public(records), list_private(records))",
     ),
     Mutant(
         "clones copy a generator",

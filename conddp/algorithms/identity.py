@@ -1,0 +1,43 @@
+"""Everything that makes a fit this fit and no other, as bytes.
+
+The noise of a seeded fit is derived from it, so that no other fit with the same seed has the same noise. A checkpoint
+compares it, so that no other fit goes on from it. Nothing of it is released.
+"""
+
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+
+from conddp.data.records import Records
+
+__all__ = ["list_private", "list_public", "list_settings"]
+
+
+def list_settings(*settings: object) -> list[bytes]:
+    """Class and contents of the algorithm, the head and all other settings."""
+    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # arrays in full
+        return [
+            repr((type(each).__module__, type(each).__qualname__, getattr(each, "__dict__", None) or each)).encode()
+            for each in settings
+        ]
+
+
+def list_public(records: Records) -> Iterator[bytes]:
+    """Declared bounds, public cells and units. Names of features make no difference to a fit."""
+    yield repr((records.schema.label, records.schema.private_bounds)).encode()
+    yield _to_bytes(records.public.values)
+    if records.units is not None:
+        yield repr((records.units.name, records.units.max_rows)).encode()
+        yield _to_bytes(records.units.codes)
+
+
+def list_private(records: Records) -> Iterator[bytes]:
+    """All private cells."""
+    yield _to_bytes(records.label.values)
+    if records.private is not None:
+        yield _to_bytes(records.private.values)
+
+
+def _to_bytes(values: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bytes:
+    return repr((values.shape, values.dtype.str)).encode() + np.ascontiguousarray(values).tobytes()
