@@ -31,6 +31,12 @@ def one_thread() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def no_earlier_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test does not know of fits without a ledger in other tests."""
+    monkeypatch.setattr("conddp.algorithms.unrecorded._FITS", [])
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20261115)

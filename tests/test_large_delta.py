@@ -49,8 +49,9 @@ def test_a_delta_that_protects_nobody_is_refused_and_nothing_is_spent() -> None:
 def test_the_warning_does_not_depend_on_private_values() -> None:
     said = []
     for label in (Y, np.zeros(N), 1e300 * Y):
+        ledger = PrivacyLedger(PrivacyBudget(1.0, 0.05))
         with pytest.warns(PrivacyWarning) as warned:
-            PrivateRegressor(delta=0.05, label_bounds=(-9, 9), random_state=0).fit(X, label)
+            PrivateRegressor(delta=0.05, label_bounds=(-9, 9), random_state=0, ledger=ledger).fit(X, label)
         said.append([str(each.message) for each in warned])
     assert said[0] == said[1] == said[2] and len(said[0]) == 1
 

@@ -33,10 +33,11 @@ def list_public(records: Records) -> Iterator[bytes]:
 
 
 def list_private(records: Records) -> Iterator[bytes]:
-    """All private cells."""
-    yield _to_bytes(records.label.values)
+    """All private cells, clamped: a fit depends on nothing else of them."""
+    yield _to_bytes(records.label.bounds.clamp(records.label.values))
     if records.private is not None:
-        yield _to_bytes(records.private.values)
+        for bounds, column in zip(records.private.bounds, records.private.values.T, strict=True):
+            yield _to_bytes(bounds.clamp(column))
 
 
 def _to_bytes(values: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bytes:

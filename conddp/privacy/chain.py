@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from conddp.errors import LedgerError
+from conddp.errors import LedgerError, SchemaError
+from conddp.stored import read_bytes
 
 __all__ = ["FORMAT", "Chain", "append_line", "create_file", "lock_file", "read_chain"]
 
 DIGEST = "digest"
 FORMAT = "conddp_ledger"  # in the first line
+LARGEST_LEDGER = 1 << 30  # bytes
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,9 @@ def read_chain(path: Path, *, newest: int) -> Chain:
         If the file cannot be read, has a newer format, a line is not a JSON object, or the chain is broken.
     """
     try:
-        blob = path.read_bytes()
-    except OSError as error:
-        raise LedgerError(f"the ledger '{path}' cannot be read: {error.strerror}.") from None
+        blob = read_bytes(path, at_most=LARGEST_LEDGER)
+    except SchemaError as error:
+        raise LedgerError(f"the ledger {error}") from None
     try:
         blob.decode("utf-8")
     except UnicodeDecodeError:

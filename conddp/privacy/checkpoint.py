@@ -173,6 +173,8 @@ class Checkpoint:
     def _load(self) -> None:
         from safetensors import SafetensorError, safe_open
 
+        if not self.path.is_file():
+            raise CheckpointError(f"the checkpoint '{self.path}' cannot be read: it is not a file.")
         try:
             with safe_open(self.path, framework="numpy") as file:
                 record = json.loads(file.metadata()["record"])

@@ -14,10 +14,11 @@ from safetensors.numpy import load, save
 
 from conddp.data.readers import load_records
 from conddp.data.schema import Schema
-from conddp.errors import CondDPError
+from conddp.errors import BudgetExceeded, CondDPError
 from conddp.heads import MLP
 from conddp.models.saving import ModelFileError, _digest, load_model, save_model, sign_record
 from conddp.planning import load_record
+from conddp.privacy import Neighbouring, PrivacyBudget
 from conddp.privacy.ledger import PrivacyLedger
 from tests.hostile.targets import SCHEMA, make_results
 
@@ -168,10 +169,12 @@ def test_weights_of_another_shape_or_type_are_refused(alter: Any, message: str, 
         load_model(folder)
 
 
-def test_deltas_that_add_up_to_one_are_damage(tmp_path: Path) -> None:
+def test_deltas_that_add_up_to_one_leave_nothing_to_spend(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     entry = {"what": "a fit", "cost": {"epsilon": 0.1, "delta": 0.6}, "reason": "", "details": {}, "time": ""}
     header = {"conddp_ledger": 1, "budget": {"epsilon": 1.0, "delta": 0.9}, "neighbouring": "replace"}
     path.write_text("".join(json.dumps(each) + "\n" for each in (header, entry, entry)))
-    with pytest.raises(CondDPError, match="is damaged"):
-        PrivacyLedger.load(path)
+    ledger = PrivacyLedger.load(path)
+    assert ledger.remaining.epsilon == 0.0
+    with pytest.raises(BudgetExceeded):
+        ledger.check("a fit", PrivacyBudget(0.1, 1e-6), Neighbouring.REPLACE)
