@@ -110,7 +110,7 @@ def read_schema(
     if text:
         raise typer.BadParameter(
             f"columns {text} do not hold numbers. Encode them, or name the columns to use in a schema file "
-            "(conddp schema init)."
+            "(conddp schema init). A column that says whose each record is goes to --unit."
         )
     return Schema.of(
         label=label,
