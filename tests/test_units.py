@@ -616,3 +616,13 @@ def test_the_command_line_refuses_a_unit_beside_a_schema_file(data: Path, tmp_pa
     settings = ("--schema", str(tmp_path / "schema.toml"), "--out", str(tmp_path / "model"))
     assert run_command("fit", str(data), *settings, "--unit", "customer_id").exit_code == 2
     assert run_command("fit", str(data), *settings, "--seed", "0").exit_code == 0
+
+
+def test_the_command_line_plans_for_units(data: Path) -> None:
+    columns = ("--label", "price", "--label-bounds", "0,10", "--unit", "customer_id")
+    few = ("--algorithm", "mean", "--epsilon", "1", "--workers", "1")
+    done = run_command("compare", str(data), *columns, *few)
+    assert done.exit_code == 0, done.output
+    assert "protecting all records with one of 300 values of 'customer_id'" in " ".join(done.output.split())
+    without = run_command("compare", str(data), *columns[:-2], *few)
+    assert without.exit_code == 2 and "--unit" in without.output

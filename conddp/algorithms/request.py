@@ -77,9 +77,8 @@ class FitRequest:
         refuse_large_delta(cost.delta)
         ledger = PrivacyLedger(cost, neighbouring=neighbouring) if self.ledger is None else self.ledger
         if self.checkpoint is None or not Path(self.checkpoint).exists():  # an interrupted fit is paid for
-            ledger.check(
-                f"fitting with epsilon={self.epsilon:g}", cost, neighbouring, event=algorithm.expect(self.budget)
-            )
+            what, event = f"fitting with epsilon={self.epsilon:g}", algorithm.expect(self.budget)
+            ledger.check(what, cost, neighbouring, event=event, unit=ledger.unit)  # the unit is checked with the table
         for name, value in (
             ("_algorithm", algorithm),
             ("_head", HEADS.resolve(self.head)),

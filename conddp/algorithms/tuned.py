@@ -80,6 +80,7 @@ class Tuned(Algorithm):
 
     summary: ClassVar[str] = "the best of several candidates by a private score"
     page: ClassVar[str] = "algorithms/tuned.md"
+    protects_units: ClassVar[bool] = True  # if all candidates do, which are asked too
 
     candidates: tuple[Algorithm, ...]
     expected_runs: float = 10.0

@@ -110,7 +110,8 @@ def read_schema(
     if count:
         raise typer.BadParameter(
             f"{count} of {len(columns)} columns that would be public {'does' if count == 1 else 'do'} not hold "
-            "numbers. Encode them, or name the columns to use in a schema file: `conddp schema init` lists them."
+            "numbers. Encode them, or name the columns to use in a schema file: `conddp schema init` lists them. A "
+            "column that says whose each record is goes to --unit."
         )
     return Schema.of(
         label=label,

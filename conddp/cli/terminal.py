@@ -60,9 +60,12 @@ def describe_errors(comparison: "Comparison") -> str:
     sampled = ""
     if comparison.num_simulated < comparison.num_records:
         sampled = f", for a sample of {comparison.num_simulated:,} records (with all of them errors are lower)"
+    protected = ""
+    if comparison.unit:
+        protected = f", protecting all records with one of {comparison.num_units:,} values of '{comparison.unit}'"
     return (
         f"Error on simulated labels over that of linear least squares without privacy, {comparison.head} head, delta "
-        f"{comparison.delta:g}{sampled}:"
+        f"{comparison.delta:g}{protected}{sampled}:"
     )
 
 
