@@ -76,6 +76,8 @@ def load_audit_table(data: Path, schema: Schema) -> dict[str, Any]:
     dict
         Arguments of :func:`~conddp.auditing.audit.audit_algorithm`: public columns and declared bounds.
     """
+    if schema.unit is not None:
+        raise SchemaError("audits are for single records. Leave [unit] out of the schema to audit an algorithm.")
     private = dict(zip(schema.private, schema.private_bounds, strict=True))
     return {"public": load_public(data, schema), "label_bounds": schema.label_bounds, "private": private}
 
@@ -126,7 +128,7 @@ def fit_file(
     request = FitRequest(epsilon, delta, algorithm, head, random_state=seed, ledger=paying, checkpoint=checkpoint)
     check_folder(out)
     records = load_records(data, schema)
-    design = Design.of(records.public)  # now: what fails after the fit fails when budget has been spent
+    design = Design.of(records.arrange().public)  # now: what fails after the fit fails when budget has been spent
     request.run(records, deliver=lambda result: save_model(out, replace(result, schema=schema, design=design)))
     return load_model(out)
 

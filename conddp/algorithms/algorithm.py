@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar
@@ -42,6 +43,7 @@ class Algorithm(ABC):
     labels_only: ClassVar[bool] = False  # private columns are refused
     replace_only: ClassVar[bool] = False  # ZERO_OUT is refused, because there is no null label
     linear_only: ClassVar[bool] = False  # heads that are not linear in the columns are refused
+    keeps_checkpoints: ClassVar[bool] = True
     protects_units: ClassVar[bool] = False  # releases are calibrated to task.units; otherwise a unit column is refused
     ignores_units: ClassVar[bool] = False  # nothing is protected, so all records are used
     losses: ClassVar[tuple[str, ...]] = ("squared",)  # names of the supported losses
@@ -142,50 +144,74 @@ class Algorithm(ABC):
         self.check(schema, head, neighbouring, loss)
         ledger = ledger or PrivacyLedger(cost, neighbouring=neighbouring, unit=schema.unit)
         table = None if ledger.path is None else Fingerprint.of(records.public.values)
+        unit_digest = "" if records.units is None else records.units.digest
         if not self.ignores_units:
             records = records.arrange()
         settings = list_settings(self, budget, head, loss, neighbouring, fit_intercept)
         source = (random_source or RandomSource.of(None)).bind(
             chain(settings, list_public(records), list_private(records))
         )
-        saved = None
-        if checkpoint is not None:
-            plan = chain(settings, list_public(records), [b"seeded" if source.seeded else b""])
-            saved = Checkpoint(checkpoint, plan=plan, private=list_private(records), always=callback is not None)
-        if saved is None or not saved.generation:
-            ledger.check(name, cost, neighbouring, event=self.expect(budget), table=table, unit=schema.unit)
-        noise = "noise" if saved is None or not saved.generation else f"noise, resumed {saved.generation} times"
-        task = Task(
-            name,
-            records.public,
-            schema,
-            budget,
-            cost,
-            head,
-            loss,
-            neighbouring,
-            fit_intercept,
-            source,
-            ledger,
-            Locked(records, price=cost, ledger=ledger),
-            curator_class(source.generator(noise), num_records=records.num_records, budget=cost, checkpoint=saved),
-            callback,
-            table=table,
-            checkpoint=saved,
-            units=records.units,
-        )
+        if checkpoint is not None and not self.keeps_checkpoints:
+            raise ValueError(f"{name} cannot keep a checkpoint, because its runs must stay secret.")
+        with ExitStack() as stack:
+            saved = None
+            if checkpoint is not None:
+                saved = Checkpoint(
+                    checkpoint,
+                    plan=chain(settings, list_public(records), [b"seeded" if source.seeded else b""]),
+                    private=list_private(records),
+                    payer="" if ledger.path is None else ledger.identity,
+                    always=callback is not None,
+                )
+                stack.callback(saved.close)
+            resumed = saved is not None and saved.generation > 0
+            if not resumed:
+                ledger.check(name, cost, neighbouring, event=self.expect(budget), table=table, unit=schema.unit)
+            purpose = f"noise, {saved.resumption}" if saved is not None and resumed else "noise"
+            curator = curator_class(
+                source.generator(purpose), num_records=records.num_records, budget=cost, checkpoint=saved
+            )
+            task = Task(
+                name,
+                records.public,
+                schema,
+                budget,
+                cost,
+                head,
+                loss,
+                neighbouring,
+                fit_intercept,
+                source,
+                ledger,
+                Locked(records, price=cost, ledger=ledger),
+                curator,
+                callback,
+                table=table,
+                checkpoint=saved,
+                units=records.units,
+                unit_digest=unit_digest,
+            )
+            result = self._run_checked(task)
+            if saved is not None:
+                saved.write()  # all releases, so that a fit that dies while it delivers goes on to the same result
+            if deliver is not None:
+                deliver(result)
+            if saved is not None:
+                ledger.note_end(saved.fit_id, saved.generation)
+                saved.remove()
+        return result
+
+    def _run_checked(self, task: Task) -> FitResult:
+        """Run the recipe, and compare what it released with what was paid for.
+
+        Checked here and not by the recipe, which might finish another task or release something afterwards.
+        """
         result = self.run(task)
-        # Checked here and not by the recipe, which might finish another task or release something afterwards.
-        check_cost(task.curator.transcript, cost, neighbouring)
+        check_cost(task.curator.transcript, task.cost, task.neighbouring)
         paid = task.locked_records.paid
         check_event(task.curator.transcript, None if paid is None else paid.event)
-        if result.transcript != task.curator.transcript or result.guarantee.budget != cost:
-            raise PrivacyError(f"{name} returned a result that does not belong to its own releases and cost.")
-        if deliver is not None:
-            deliver(result)
-        if saved is not None:
-            ledger.note_end(saved.fit_id)
-            saved.remove()
+        if result.transcript != task.curator.transcript or result.guarantee.budget != task.cost:
+            raise PrivacyError(f"{task.name} returned a result that does not belong to its own releases and cost.")
         return result
 
 

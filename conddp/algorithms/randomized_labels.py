@@ -112,7 +112,7 @@ class RandomizedLabels(Algorithm):
             "label_epsilon": label_epsilon,
             **({"labels_per_unit": per_unit} if per_unit > 1 else {}),
         }
-        event = make_pure_event(*filter(None, (prior_epsilon, label_epsilon)))
+        event = make_pure_event(*filter(None, (prior_epsilon, *[label_epsilon] * per_unit)))
         records = task.spend("every label randomised once", settings, event=event)
 
         prior = self.prior or LabelPrior(grid, np.ones(len(grid)))

@@ -66,7 +66,8 @@ class FitRequest:
 
     def __post_init__(self) -> None:
         positive(epsilon=self.epsilon)
-        check_delta(self.delta)
+        if self.delta != 0 or not _is_pure(self.algorithm):
+            check_delta(self.delta)
         if self.ledger is not None and not isinstance(self.ledger, PrivacyLedger):
             raise ValueError(
                 f"ledger must be a PrivacyLedger or None, got {type(self.ledger).__name__}. "
@@ -112,6 +113,8 @@ class FitRequest:
         warn_about_delta(self._algorithm.cost(self.budget).delta, records.num_records)
         ledger = self.ledger
         assert ledger is not None
+        if not self._recorded:
+            ledger = PrivacyLedger(ledger.budget, neighbouring=ledger.neighbouring, unit=records.schema.unit)
         try:
             return self._algorithm.fit(
                 records,
@@ -138,3 +141,8 @@ class FitRequest:
             return self.neighbouring
         one_of([relation.value for relation in Neighbouring], neighbouring=self.neighbouring)
         return Neighbouring(self.neighbouring)
+
+
+def _is_pure(algorithm: Any) -> bool:
+    """Whether an algorithm costs no delta, so that none need be given."""
+    return ALGORITHMS.resolve(algorithm).cost(PrivacyBudget(1.0, 1e-6)).delta == 0

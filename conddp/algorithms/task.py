@@ -74,6 +74,8 @@ class Task:
         Fingerprint of the public columns, for a ledger that is kept in a file.
     checkpoint : Checkpoint, optional
         File that keeps what is released, so that a killed fit can go on.
+    unit_digest : str
+        Digest of the numbers of records of all units.
     units : Units, optional
         Units of the records, arranged: the records of a unit are side by side. If None, each record is protected on its
         own.
@@ -97,6 +99,7 @@ class Task:
     table: Fingerprint | None = None
     checkpoint: Checkpoint | None = None
     units: Units | None = None
+    unit_digest: str = ""
 
     @property
     def repeated_units(self) -> Units | None:
@@ -128,7 +131,7 @@ class Task:
         if checkpoint is not None and purpose == "weights" and not self.random_source.seeded:
             return RandomSource(checkpoint.weights_seed).generator(purpose)
         if checkpoint is not None and purpose != "weights" and checkpoint.generation:
-            purpose = f"{purpose}, resumed {checkpoint.generation} times"
+            purpose = f"{purpose}, {checkpoint.resumption}"
         return self.random_source.generator(purpose)
 
     def spend(self, reason: str, settings: Mapping[str, Any], *, event: Transcript | None = None) -> Records:
@@ -148,11 +151,13 @@ class Task:
         details, receipt = dict(settings), None
         unit = None if self.units is None else self.units.name
         if unit is not None:
-            details["unit"] = unit
+            details |= {"unit": unit, "unit_sizes": self.unit_digest}
         if self.checkpoint is not None:
             details["fit"] = self.checkpoint.fit_id
             if self.checkpoint.generation:
-                receipt = self.ledger.resume(self.checkpoint.fit_id, self.checkpoint.generation)
+                receipt = self.ledger.resume(
+                    self.checkpoint.fit_id, self.checkpoint.generation, neighbouring=self.neighbouring, unit=unit
+                )
         if receipt is None:
             entry = LedgerEntry(self.name, self.cost, reason, details, event=event, table=self.table)
             receipt = self.ledger.spend(entry, neighbouring=self.neighbouring, unit=unit)

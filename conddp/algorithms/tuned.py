@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from conddp._validate import in_range, one_of
-from conddp.algorithms.algorithm import Algorithm
+from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.task import Task
 from conddp.data.passes import run_pass
 from conddp.data.records import Records
@@ -22,7 +22,7 @@ from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.release import BoundedSum, Curator
 from conddp.privacy.selection import RunDistribution, calibrate_selection_mu, draw_num_runs
-from conddp.privacy.transcript import GaussianRelease
+from conddp.privacy.transcript import GaussianRelease, Transcript
 
 __all__ = ["Tuned", "TuningPrice"]
 
@@ -67,9 +67,9 @@ class Tuned(Algorithm):
 
     Parameters
     ----------
-    candidates : tuple of Algorithm
-        Algorithms to choose from. They must release full-batch Gaussian sums, like :class:`CondNewton`,
-        :class:`OneShot`, and :class:`CondDP` or :class:`DPSGD` without ``batch_size``.
+    candidates : sequence of Algorithm or str
+        Algorithms to choose from, as instances or by name. They must release full-batch Gaussian sums, like
+        :class:`CondNewton`, :class:`OneShot`, and :class:`CondDP` or :class:`DPSGD` without ``batch_size``.
     expected_runs : float
         Expected number of runs. Every run draws one of the candidates.
     distribution : {"geometric", "logarithmic"}
@@ -80,6 +80,7 @@ class Tuned(Algorithm):
 
     summary: ClassVar[str] = "the best of several candidates by a private score"
     page: ClassVar[str] = "algorithms/tuned.md"
+    keeps_checkpoints: ClassVar[bool] = False
     protects_units: ClassVar[bool] = True  # if all candidates do, which are asked too
 
     candidates: tuple[Algorithm, ...]
@@ -88,11 +89,9 @@ class Tuned(Algorithm):
     score_fraction: float = 0.2
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "candidates", tuple(self.candidates))
-        if not self.candidates or not all(isinstance(each, Algorithm) for each in self.candidates):
-            raise ValueError(
-                "candidates must be one or more algorithms, such as (CondDP(clip_norm=0.1), CondNewton())."
-            )
+        if isinstance(self.candidates, (str, Algorithm)) or not self.candidates:
+            raise ValueError("candidates must be several algorithms, such as (CondDP(clip_norm=0.1), CondNewton()).")
+        object.__setattr__(self, "candidates", tuple(ALGORITHMS.resolve(each) for each in self.candidates))
         one_of(("geometric", "logarithmic"), distribution=self.distribution)
         in_range(1.01, 1000.0, expected_runs=self.expected_runs)
         in_range(0.01, 0.9, score_fraction=self.score_fraction)
@@ -120,7 +119,10 @@ class Tuned(Algorithm):
             budget.epsilon, budget.delta, expected_runs=self.expected_runs, distribution=self.distribution
         )
         epsilon = compute_gaussian_epsilon(mu * math.sqrt(1 - self.score_fraction), budget.delta)
-        return TuningPrice(budget, PrivacyBudget(epsilon, budget.delta), mu, self.expected_runs)
+        price = TuningPrice(budget, PrivacyBudget(epsilon, budget.delta), mu, self.expected_runs)
+        for candidate in self.candidates:
+            self._check_releases(candidate.expect(price.run) or Transcript(), price)
+        return price
 
     def run(self, task: Task) -> FitResult:
         """Draw the number of runs, fit and score candidates, and release the best.
@@ -155,7 +157,7 @@ class Tuned(Algorithm):
                 fit_intercept=task.fit_intercept,
                 random_source=source,
             )
-            self._check_run(result, price)
+            self._check_releases(result.transcript, price)
             curator = Curator(source.generator("score"), num_records=task.num_records)
             score = _release_score(result, records, price.mu * math.sqrt(self.score_fraction), curator)
             if best is None or score > best[0]:
@@ -171,12 +173,15 @@ class Tuned(Algorithm):
         settings |= {"chosen": repr(self.candidates[chosen]), **{f"chosen_{k}": v for k, v in result.settings.items()}}
         return task.finish(result.model, settings, diagnostics=result.diagnostics)
 
-    def _check_run(self, result: FitResult, price: TuningPrice) -> None:
-        """Raise unless a run was the Gaussian mechanism that its price assumes."""
-        releases = list(result.transcript)
+    def _check_releases(self, releases: Transcript, price: TuningPrice) -> None:
+        """Raise unless a run is the Gaussian mechanism that its price assumes."""
         full_batch = [each for each in releases if isinstance(each, GaussianRelease) and each.sampling_probability == 1]
         squared = sum(each.mu**2 for each in full_batch)
-        if len(full_batch) < len(releases) or squared > price.mu**2 * (1 - self.score_fraction) * (1 + 1e-6):
+        if (
+            not full_batch
+            or len(full_batch) < len(releases.releases)
+            or squared > price.mu**2 * (1 - self.score_fraction) * (1 + 1e-6)
+        ):
             raise PrivacyError(
                 "candidates of Tuned must release full-batch Gaussian sums only, within the budget of a run. Leave out "
                 "batch_size, and algorithms that randomise labels."

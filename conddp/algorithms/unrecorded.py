@@ -44,7 +44,9 @@ def warn_of_joint_cost(
         As in :func:`warnings.warn`.
     """
     with _LOCK:
-        _FITS.append(_Fit(table, neighbouring, entry))
+        fit = entry.details.get("fit")  # an interrupted fit that goes on is the same fit
+        if fit is None or all(each.entry.details.get("fit") != fit for each in _FITS):
+            _FITS.append(_Fit(table, neighbouring, entry))
         same = [each.entry for each in _FITS if each.neighbouring is neighbouring and each.table.matches(table)]
     if len(same) < 2:
         return

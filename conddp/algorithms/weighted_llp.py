@@ -72,7 +72,7 @@ class WeightedLLP(Algorithm):
         settings = {"bag_size": bag_size, "num_bags": num_bags, "noisy": num_noisy}
         records = task.spend("one weighted noisy sum of labels per bag", settings)
 
-        rng = task.make_generator()
+        rng = task.make_generator("weights")  # bags and weights are public
         members = rng.permutation(n)[: bag_size * num_bags].reshape(num_bags, bag_size)
         weights = rng.standard_normal(members.shape)  # public
         sums = task.curator.release_weighted_sums(

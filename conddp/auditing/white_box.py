@@ -21,7 +21,8 @@ from conddp.privacy.release import Curator
 __all__ = ["audit_white_box"]
 
 NUM_PAIRS = 9
-NUM_PATHS = 3  # fits of the worst pair whose smallest epsilon counts
+NUM_PATHS = 3  # fits of a pair, whose smallest epsilon counts
+NUM_FINALISTS = 3  # pairs for which so many fits are made
 # If samples are drawn, the record must be in some of them: in so many to compare pairs, and to judge the worst one.
 NUM_TRIES, NUM_SAMPLES, MOST_PATHS = 4, 30, 40
 
@@ -65,23 +66,28 @@ def audit_white_box(
     def fit(pair: NeighbourPair) -> CoupledFits:
         return fit_coupled(algorithm, pair.low, pair.high, budget, seed=(seed, next(seeds)), **settings)
 
-    worst: NeighbourPair | None = None
-    largest, all_fits, paths = -1.0, [], []
+    all_fits: list[CoupledFits] = []
+    ranked: list[tuple[float, NeighbourPair, list[CoupledFits]]] = []
     for pair in propose_pairs(records, num_pairs, seed=seed):
         tried = [fit(pair)]
         while len(tried) < NUM_TRIES and _count_samples(tried) < NUM_TRIES:
             tried.append(fit(pair))
         all_fits += tried
-        differ = any(coupled.differences for coupled in tried)
-        found = -1.0 if differ else compute_pair_epsilon(tried, delta, precise=False)
-        if found > largest * (1 + 1e-6):
-            worst, largest, paths = pair, found, tried
-    more: list[CoupledFits] = []
-    while worst is not None and len(more) < MOST_PATHS:
-        if len(paths) + len(more) >= NUM_PATHS and _count_samples([*paths, *more]) >= NUM_SAMPLES:
-            break
-        more.append(fit(worst))
-    paths, all_fits = paths + more, all_fits + more
+        if not any(coupled.differences for coupled in tried):
+            ranked.append((compute_pair_epsilon(tried, delta, precise=False), pair, tried))
+    ranked.sort(key=lambda each: -each[0])
+    finalists: list[list[CoupledFits]] = []
+    for _, pair, tried in ranked[:NUM_FINALISTS]:
+        more: list[CoupledFits] = []
+        while len(more) < MOST_PATHS:
+            if len(tried) + len(more) >= NUM_PATHS and _count_samples([*tried, *more]) >= NUM_SAMPLES:
+                break
+            more.append(fit(pair))
+        finalists.append([coupled for coupled in tried + more if not coupled.differences])
+        all_fits += more
+        if _count_samples(tried) < math.inf:
+            break  # sampled fits take many paths
+    paths = max(finalists, key=lambda each: compute_pair_epsilon(each, delta, precise=False), default=[])
     alike = [coupled for coupled in all_fits if not coupled.differences]
     noise = check_noise(
         [coupled.questions for coupled in all_fits],

@@ -83,6 +83,8 @@ def fit(
     """Train a private model and save it with its guarantee."""
     from conddp.files import fit_file
 
+    if checkpoint is not None and checkpoint.exists():
+        typer.echo(f"Going on with the fit of {checkpoint}, which is paid for.", err=True)
     with usage_errors(), on_interrupt(COUNTED):
         saved = fit_file(
             data,

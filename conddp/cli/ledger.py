@@ -69,10 +69,10 @@ def show_ledger(
     facts = make_table("", "")
     for name, value in (
         ("budget", f"{ledger.budget}, relation {ledger.neighbouring}, for {whom}"),
-        ("spent", f"{ledger.spent}, composed exactly"),
+        ("spent", f"{ledger.spent}"),
         ("plain sum", f"{ledger.plain_sum}"),
-        ("remaining", f"{ledger.remaining}, as one more default fit"),
-        ("chain", f"whole{before}"),
+        ("remaining", f"one more full-batch fit with {ledger.remaining}; spent and remaining do not add up"),
+        ("file", f"unchanged{before}"),
     ):
         add_row(facts, name, value)
     print_plain(facts)

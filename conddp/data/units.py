@@ -1,5 +1,6 @@
 """Units: which records belong to the same person, from a public column such as a customer number."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -76,6 +77,11 @@ class Units:
     def sizes(self) -> NDArray[np.intp]:
         """Number of records of each unit, shape (m,)."""
         return np.bincount(self.codes)
+
+    @property
+    def digest(self) -> str:
+        """Digest of the numbers of records of all units, in any order."""
+        return hashlib.sha256(np.sort(self.sizes).astype("<i8").tobytes()).hexdigest()[:32]
 
     @property
     def num_units(self) -> int:

@@ -76,7 +76,11 @@ def read_chain(path: Path, *, newest: int) -> Chain:
         blob.decode("utf-8")
     except UnicodeDecodeError:
         raise LedgerError(f"'{path}' is not a ledger: it is not a text file.") from None
-    blob = blob[: blob.rfind(b"\n") + 1]
+    end = blob.rfind(b"\n") + 1
+    if _follows(blob[end:], blob[:end]):  # only the line break is missing, which some editors remove
+        blob, end = blob + b"\n", len(blob)
+    else:
+        blob = blob[:end]
     lines: list[dict[str, Any]] = []
     digests: list[str] = []
     num_bare = 0
@@ -108,7 +112,16 @@ def read_chain(path: Path, *, newest: int) -> Chain:
             )
         lines.append(content)
         digests.append(digest)
-    return Chain(tuple(lines), tuple(digests), num_bare, len(blob))
+    return Chain(tuple(lines), tuple(digests), num_bare, end)
+
+
+def _follows(tail: bytes, before: bytes) -> bool:
+    """Whether a last line without a line break is complete: its digest follows from the line before it."""
+    try:
+        content, previous = json.loads(tail), json.loads(before.rstrip(b"\n").rsplit(b"\n", 1)[-1])
+        return bool(content.pop(DIGEST) == _link(previous[DIGEST], content))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return False
 
 
 def create_file(path: Path, lines: list[dict[str, Any]]) -> str:

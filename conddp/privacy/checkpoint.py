@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,8 @@ class Checkpoint:
         Everything public that makes the fit this fit: algorithm, settings, budget, public columns.
     private : iterable of bytes
         All private cells.
+    payer : str
+        Name of the ledger file that pays for the fit; empty for a ledger in memory.
     always : bool
         Whether to write every answer at once instead of every few seconds.
 
@@ -64,9 +66,16 @@ class Checkpoint:
     """
 
     def __init__(
-        self, path: str | Path, *, plan: Iterable[bytes], private: Iterable[bytes], always: bool = False
+        self,
+        path: str | Path,
+        *,
+        plan: Iterable[bytes],
+        private: Iterable[bytes],
+        payer: str = "",
+        always: bool = False,
     ) -> None:
         self.path = Path(path)
+        self._payer = payer
         self._always, self._written = always, time.monotonic()
         self._plan = _hash(hashlib.sha256(), plan).hex()
         self._seal = _hash(hmac.new(_load_key(), digestmod=hashlib.sha256), private).hex()
@@ -77,10 +86,21 @@ class Checkpoint:
         self._used = 0
         self._transcript = Transcript()  # of what the state covers
         self._state: dict[str, Any] = {}
-        if self.path.exists():
-            self._load()
-            self.generation += 1
-        self.write()
+        self._lock = _lock(self.path)
+        try:
+            if self.path.exists():
+                self._load()
+                self._check_witness()
+                self.generation += 1
+            self.write()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def resumption(self) -> str:
+        """Name of this resumption, which no other fit or resumption has."""
+        return f"fit {self.fit_id} resumed {self.generation} times"
 
     def recall(self, question: Mapping[str, Any], shape: tuple[int, ...]) -> NDArray[Any] | None:
         """Return the stored answer to the next question, or None if there is none yet.
@@ -133,8 +153,34 @@ class Checkpoint:
         return (self._state, self._transcript) if self._state else None
 
     def remove(self) -> None:
-        """Delete the file."""
-        self.path.unlink(missing_ok=True)
+        """Delete the file and what belongs to it."""
+        for file in (self.path, self._witness, _lock_path(self.path)):
+            file.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let other processes go on from the file."""
+        if self._lock is not None:
+            self._lock.close()
+
+    @property
+    def _witness(self) -> Path:
+        return state_folder() / "checkpoints" / f"{self.fit_id}.json"
+
+    def _check_witness(self) -> None:
+        """Raise if the file is older than the last one that was written."""
+        try:
+            seen = tuple(json.loads(self._witness.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, RecursionError):
+            seen = None
+        if seen is None or seen > self._progress:
+            raise CheckpointError(
+                f"'{self.path}' is an older copy of a checkpoint, or its record in '{self._witness.parent}' is missing. "
+                "Going on from it would release more than was paid for. Remove the file; a new fit costs its budget."
+            )
+
+    @property
+    def _progress(self) -> tuple[int, int]:
+        return self.generation, len(self._transcript) + len(self._questions)
 
     def write(self) -> None:
         """Write the file, all or nothing, and force it to disk."""
@@ -151,6 +197,7 @@ class Checkpoint:
             "conddp_checkpoint": FORMAT_VERSION,
             "plan": self._plan,
             "seal": self._seal,
+            "payer": self._payer,
             "fit": self.fit_id,
             "generation": self.generation,
             "weights_seed": self.weights_seed.hex(),
@@ -159,6 +206,7 @@ class Checkpoint:
             "state": numbers,
         }
         blob = save(arrays, metadata={"record": json.dumps(record)})
+        temporary = ""
         try:
             handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}-")
             with os.fdopen(handle, "wb") as file:
@@ -166,7 +214,10 @@ class Checkpoint:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, self.path)
+            self._witness.parent.mkdir(parents=True, exist_ok=True)
+            self._witness.write_text(json.dumps(self._progress), encoding="utf-8")
         except OSError as error:
+            Path(temporary).unlink(missing_ok=True)
             raise CheckpointError(f"the checkpoint '{self.path}' cannot be written: {error.strerror}.") from None
         self._written = time.monotonic()
 
@@ -191,7 +242,7 @@ class Checkpoint:
                 "_state": dict(record["state"])
                 | {name[6:]: value for name, value in arrays.items() if name.startswith("state.")},
             }
-            plan, seal = record["plan"], record["seal"]
+            plan, seal, payer = record["plan"], record["seal"], record["payer"]
         except OSError as error:
             raise CheckpointError(f"the checkpoint '{self.path}' cannot be read: {error.strerror}.") from None
         except (SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError):
@@ -207,14 +258,41 @@ class Checkpoint:
         if plan != self._plan:
             raise CheckpointError(
                 f"the checkpoint '{self.path}' belongs to another fit: other settings, budget or public columns. Go on "
-                "with the same ones, or name another file."
+                "with the same ones, or choose another checkpoint."
             )
         if not hmac.compare_digest(str(seal), self._seal):
             raise CheckpointError(
                 f"the checkpoint '{self.path}' belongs to other private values, or was written by another user or on "
-                "another machine. Go on with the same table, or name another file."
+                "another machine. Go on with the same table, or choose another checkpoint."
+            )
+        if payer != self._payer:
+            raise CheckpointError(
+                f"the fit of the checkpoint '{self.path}' was charged to {'another' if payer else 'no'} ledger. Go on "
+                "with the same ledger, so that it counts once."
             )
         self.__dict__.update(loaded)
+
+
+def _lock_path(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lock")
+
+
+def _lock(path: Path) -> IO[str] | None:
+    """Keep other processes from running the same fit; None where the operating system has no such locks."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        return None
+    try:
+        file = _lock_path(path).open("a", encoding="utf-8")
+    except OSError as error:
+        raise CheckpointError(f"the checkpoint '{path}' cannot be written: {error.strerror}.") from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise CheckpointError(f"the fit of the checkpoint '{path}' is still running in another process.") from None
+    return file
 
 
 def _hash(digest: Any, parts: Iterable[bytes]) -> bytes:

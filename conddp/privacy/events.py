@@ -86,7 +86,7 @@ def check_event(transcript: Transcript, event: Transcript | None) -> None:
         return
     within = (
         transcript.mu <= event.mu * (1 + _ROUNDING)
-        and transcript.pure_epsilon <= event.pure_epsilon * (1 + _ROUNDING)
+        and _cover_pure(transcript, event)
         and all(isinstance(each, (GaussianRelease, PureRelease)) for each in transcript)
         and _match_samples(transcript, event)
     )
@@ -114,3 +114,24 @@ def _match_samples(transcript: Transcript, event: Transcript) -> bool:
         if count:
             return False
     return True
+
+
+def _cover_pure(transcript: Transcript, event: Transcript) -> bool:
+    """Whether the pure releases fit into those of the event, each of which may hold several smaller ones."""
+    left = _list_pure(event)
+    place = 0
+    for epsilon in _list_pure(transcript):  # from the largest: those of the event that are too small now stay so
+        while place < len(left) and left[place] * (1 + _ROUNDING) < epsilon:
+            place += 1
+        fits = next((number for number in range(place, len(left)) if left[number] * (1 + _ROUNDING) >= epsilon), None)
+        if fits is None:
+            fits = next((number for number in range(place) if left[number] * (1 + _ROUNDING) >= epsilon), None)
+        if fits is None:
+            return False
+        left[fits] -= epsilon
+    return True
+
+
+def _list_pure(transcript: Transcript) -> list[float]:
+    pure = [each for each in transcript if isinstance(each, PureRelease)]
+    return sorted((each.epsilon / each.count for each in pure for _ in range(each.count)), reverse=True)

@@ -123,10 +123,15 @@ class Guarantee:
         )
 
     def _noise(self) -> str:
-        return (
+        exact = (
             "The noise was drawn exactly, on a public grid: its low-order bits reveal nothing, and its residual error "
-            f"in delta is 0. Gaussian noise is larger by a factor of 1 + {bound_rounding(self.num_records):.1g}, "
-            "which covers rounding errors of sums."
+            "in delta is 0."
+        )
+        if not self.delta:
+            return exact
+        return (
+            f"{exact} Gaussian noise is larger by a factor of 1 + {bound_rounding(self.num_records):.1g}, which covers "
+            "rounding errors of sums."
         )
 
     def _seed(self) -> str:

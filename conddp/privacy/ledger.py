@@ -22,6 +22,7 @@ from conddp.privacy.transcript import Transcript
 
 __all__ = ["LedgerEntry", "PrivacyLedger", "Receipt"]
 
+LARGEST_DELTA = 0.1  # of a ledger file, as of a fit
 _ROUNDING = 1e-9
 _SAME = 1e-3  # an exact total that is lower than the plain sum by less than this is reported as the plain sum
 
@@ -78,6 +79,11 @@ class PrivacyLedger:
         self.unit = unit
         self._identity = secrets.token_hex(16)
         if self._file is not None:
+            if not budget.epsilon or budget.delta >= LARGEST_DELTA:
+                raise ValueError(
+                    f"a ledger needs an epsilon above 0 and a delta below {LARGEST_DELTA:g}, got {budget}. Choose "
+                    "delta well below one over the number of records."
+                )
             self._file.create(self._header())
 
     def _start(self, path: str | Path | None) -> None:
@@ -131,9 +137,21 @@ class PrivacyLedger:
         self._identity, self.is_copy = header.identity, header.is_copy
 
     @property
+    def identity(self) -> str:
+        """Random name of the ledger; empty for a file of the first format without new entries."""
+        return self._identity
+
+    @property
     def entries(self) -> tuple[LedgerEntry, ...]:
-        """All entries recorded so far."""
+        """All entries recorded so far, by other processes too."""
+        self._refresh()
         return tuple(self._entries)
+
+    def _refresh(self) -> None:
+        """Read entries that other processes have written."""
+        if self._file is not None and not self.is_copy:
+            with self._lock:
+                self._read()
 
     @property
     def num_unchained(self) -> int:
@@ -143,6 +161,7 @@ class PrivacyLedger:
     @property
     def joint(self) -> JointCost:
         """All entries in the form in which they compose."""
+        self._refresh()
         return JointCost.of(((entry.cost, entry.event) for entry in self._entries), self.neighbouring)
 
     @property
@@ -214,11 +233,7 @@ class PrivacyLedger:
         with self._lock:
             self._read()
             self._check_relation(what, neighbouring, unit)
-            if self.is_copy:
-                raise LedgerError(
-                    f"'{self.path}' is the copy of a ledger that was saved with a model, and nothing can be spent on "
-                    "it. Use the original ledger."
-                )
+            self._check_writable()
             if not cost.epsilon and not cost.delta:
                 return
             self._check_table(what, table)
@@ -229,9 +244,15 @@ class PrivacyLedger:
                 total = PrivacyBudget(together.epsilon(self.budget.delta), self.budget.delta)
                 joined = "" if math.isinf(total.epsilon) or not self._entries else f" In all it would be {total}."
                 raise BudgetExceeded(
-                    f"{what} needs {cost}, but {self.remaining} remains of {self.budget}, as one more default fit."
+                    f"{what} needs {cost}, but of {self.budget} {self._describe_rest()}."
                     f"{joined} Lower epsilon, or open a new ledger if this is a different data set."
                 )
+
+    def _describe_rest(self) -> str:
+        rest = self.remaining
+        if not self.budget.delta:
+            return f"epsilon={rest.epsilon:g} remains, for algorithms with pure epsilon: it has no delta"
+        return f"one more full-batch fit could have {rest}"
 
     def _check_relation(self, what: str, neighbouring: Neighbouring, unit: str | None) -> None:
         if neighbouring is not self.neighbouring:
@@ -253,9 +274,9 @@ class PrivacyLedger:
         if not any(table.matches(each) for each in known):
             raise LedgerError(
                 f"the ledger '{self.path}' belongs to another table: {what} was requested for {table.num_records} "
-                f"records, and earlier fits had {known[-1].num_records} and none of these public columns. Open a new "
-                "ledger for a different data set. If the same people are in it, for example as more rows or a part of "
-                "the rows, say so with PrivacyLedger.load(path, other_rows=True)."
+                f"records, and earlier fits had {known[-1].num_records} and other values in all public columns. Open a "
+                "new ledger for a different data set. If the same people are in it, for example as more rows or a part "
+                "of the rows, say so with PrivacyLedger.load(path, other_rows=True)."
             )
 
     def spend(
@@ -275,16 +296,13 @@ class PrivacyLedger:
         unit : str, optional
             The unit that the fit protects, None for one record.
         """
-        if self.path is None and self._owner != os.getpid():
-            raise LedgerError(
-                "this ledger is a copy of an in-memory ledger from another process, which would not see what is spent "
-                "on the copy. Keep the ledger in a file (path=...) to share it between processes."
-            )
+        self._check_writable()
         relation = self.neighbouring if neighbouring is None else neighbouring
         _check_statement(entry, relation)
 
         def check() -> None:
             self.check(entry.what, entry.cost, relation, event=entry.event, table=entry.table, unit=unit)
+            self._check_grouping(entry)
 
         with self._lock:
             self._record(entry, check)
@@ -305,7 +323,31 @@ class PrivacyLedger:
         self._receipts.append(receipt)
         return receipt
 
-    def resume(self, fit_id: str, generation: int) -> "Receipt | None":
+    def _check_writable(self) -> None:
+        if self.path is None and self._owner != os.getpid():
+            raise LedgerError(
+                "this ledger is a copy of an in-memory ledger from another process, which would not see what is spent "
+                "on the copy. Keep the ledger in a file (path=...) to share it between processes."
+            )
+        if self.is_copy:
+            raise LedgerError(
+                f"'{self.path}' is the copy of a ledger that was saved with a model, and nothing can be spent on it. "
+                "Use the original ledger."
+            )
+
+    def _check_grouping(self, entry: LedgerEntry) -> None:
+        """Raise if the units of a ledger are not those of earlier fits, though their column has the same name."""
+        sizes = entry.details.get("unit_sizes")
+        known = {each.details.get("unit_sizes") for each in self._entries if each.cost.epsilon}
+        if self.unit is not None and entry.cost.epsilon and known and sizes not in known:
+            raise PrivacyError(
+                f"the values of '{self.unit}' divide the records otherwise than in earlier fits on this ledger. Costs "
+                "for different units do not add up: use one ledger for each."
+            )
+
+    def resume(
+        self, fit_id: str, generation: int, *, neighbouring: Neighbouring, unit: str | None = None
+    ) -> "Receipt | None":
         """Return a receipt for the entry of an interrupted fit, which goes on as paid for; None if there is no entry.
 
         Privacy
@@ -318,6 +360,10 @@ class PrivacyLedger:
             Name of the fit, in the details of its entry.
         generation : int
             How often the fit was resumed, this time included.
+        neighbouring : Neighbouring
+            Neighbouring relation of the fit.
+        unit : str, optional
+            The unit that the fit protects, None for one record.
 
         Raises
         ------
@@ -334,18 +380,34 @@ class PrivacyLedger:
                     "would release more than was paid for. Remove the file; a new fit costs its budget."
                 )
 
+        self._check_writable()
         with self._lock:
             self._read()
+            self._check_relation("the interrupted fit", neighbouring, unit)
             paid = [entry for entry in self._entries if entry.details.get("fit") == fit_id and entry.cost.epsilon]
             if not paid:
                 return None
             self._record(_note(f"{paid[0].what}: resumed", {"fit": fit_id, "generation": generation}), check)
             return self._issue(paid[0])
 
-    def note_end(self, fit_id: str) -> None:
-        """Note that a fit with a checkpoint has ended, so that no copy of the checkpoint can be resumed."""
+    def note_end(self, fit_id: str, generation: int) -> None:
+        """Note that a fit with a checkpoint has ended, so that no copy of the checkpoint can be resumed.
+
+        Raises
+        ------
+        LedgerError
+            If the fit was resumed elsewhere in the meantime, or has ended there.
+        """
+
+        def check() -> None:
+            self._read()
+            notes = [entry.details for entry in self._entries if entry.details.get("fit") == fit_id]
+            if any("finished" in note or note.get("generation", 0) > generation for note in notes):
+                raise LedgerError("this fit was resumed by another process, whose model counts. None is returned here.")
+
+        self._check_writable()
         with self._lock:
-            self._record(_note("the fit has ended", {"fit": fit_id, "finished": True}), self._read)
+            self._record(_note("the fit has ended", {"fit": fit_id, "finished": True}), check)
 
     def redeem(self, receipt: "Receipt") -> bool:
         """Whether a receipt was issued by this ledger and has not been redeemed before; it cannot be used again."""

@@ -15,7 +15,14 @@ from conddp.planning.plan import Plan
 from conddp.privacy.guarantee import Guarantee
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.neighbouring import Neighbouring
-from conddp.privacy.transcript import GaussianRelease, PureRelease, Release, Transcript, WeightedSumRelease
+from conddp.privacy.transcript import (
+    GaussianRelease,
+    PureRelease,
+    Release,
+    SelectedRelease,
+    Transcript,
+    WeightedSumRelease,
+)
 from conddp.report.columns import describe_columns, describe_design
 from conddp.report.comparison import describe_expectations
 from conddp.report.document import (
@@ -212,6 +219,8 @@ def _name_mechanism(release: Release) -> str:
         )
     if isinstance(release, WeightedSumRelease):
         return f"Gaussian noise on {release.num_noisy} of {release.bag_size} labels of every bag"
+    if isinstance(release, SelectedRelease):
+        return f"best of {release.expected_runs:g} runs on average, each a Gaussian mechanism"
     return release.mechanism if isinstance(release, PureRelease) else "none: not protected"
 
 
@@ -221,6 +230,8 @@ def _measure(release: Release) -> tuple[float, float]:
         return release.sensitivity, release.noise_std
     if isinstance(release, WeightedSumRelease):
         return release.label_range, release.noise_std
+    if isinstance(release, SelectedRelease):
+        return release.mu, 1.0
     return (release.sensitivity, release.noise_scale) if isinstance(release, PureRelease) else (math.inf, 0.0)
 
 
@@ -248,9 +259,9 @@ def _describe_ledger(ledger: PrivacyLedger) -> Section:
             Facts(
                 (
                     ("budget", str(ledger.budget)),
-                    ("spent, composed exactly", str(ledger.spent)),
+                    ("spent", str(ledger.spent)),
                     ("plain sum of the costs", str(ledger.plain_sum)),
-                    ("remaining at that time, as one more default fit", str(ledger.remaining)),
+                    ("remaining at that time, for one more full-batch fit", str(ledger.remaining)),
                     ("relation", ledger.neighbouring.value),
                 )
             ),
