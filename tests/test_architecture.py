@@ -34,13 +34,15 @@ DATA_PATH = (
     ("",),
     ("research",),
     ("cli",),
+    ("__main__",),
 )
 LONGEST_FILE = 450  # lines; above that ask what second noun has moved in
 
 # Noise is drawn in one file. Others may draw these things, none of which hides a private value.
 NOISE = {"standard_normal", "normal", "laplace", "standard_exponential", "exponential", "geometric", "standard_t"}
 CHANCE = {
-    "privacy.release": "noise",
+    "privacy.release": "noise of unprotected releases",
+    "privacy.selection": "the number of runs among which the best is chosen",
     "training.sampling": "gaps between the members of a Poisson sample",
     "features.random_features": "weights of hidden units, from a fixed seed",
     "heads.checking": "made-up records",

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 from conddp import CondDP, CondNewton, PrivacyBudget, PrivacyLedger, PrivateRegressor, SwitchCondDP
-from conddp.algorithms import DPSGD, OneShot, PrivateMean, RROnBins, WeightedLLP
+from conddp.algorithms import DPSGD, OneShot, PrivateMean, RROnBins, Tuned, WeightedLLP
 from conddp.algorithms.algorithm import Algorithm
 from conddp.bounds import Bounds
 from conddp.data import Labels, PrivateFeatures, PublicFeatures, Records
-from conddp.errors import CheckpointError, LedgerError
+from conddp.errors import CheckpointError, LedgerError, PrivacyError
 from conddp.heads import MLP, Head, Linear
 from conddp.models.result import FitResult
-from conddp.privacy import Curator, RandomSource
+from conddp.privacy import Curator, LedgerEntry, Neighbouring, RandomSource
 
 BUDGET = PrivacyBudget(4.0, 1e-6)
 
@@ -172,12 +172,115 @@ def test_no_copy_of_a_checkpoint_can_be_resumed(tmp_path: Path) -> None:
     shutil.copy(file, copy)
     with pytest.raises(Killed):
         fit(file, 2)
-    with pytest.raises(LedgerError, match="is a copy"):
+    with pytest.raises(CheckpointError, match="an older copy"):
         fit(copy, 10**9)
     shutil.copy(file, copy)
     fit(file, 10**9)
-    with pytest.raises(LedgerError, match="is a copy"):
+    with pytest.raises(CheckpointError, match="an older copy"):
         fit(copy, 10**9)
+
+
+def test_the_ledger_refuses_copies_even_if_the_record_of_progress_is_forged(tmp_path: Path) -> None:
+    ledger = PrivacyLedger(BUDGET, path=tmp_path / "ledger.jsonl")
+    paid = LedgerEntry("a fit", PrivacyBudget(1.0, 1e-7), details={"fit": "f"})
+    ledger.spend(paid)
+    relation = Neighbouring.REPLACE
+    assert ledger.resume("another", 1, neighbouring=relation) is None
+    assert ledger.resume("f", 1, neighbouring=relation) is not None
+    for generation in (0, 1):
+        with pytest.raises(LedgerError, match="is a copy"):
+            ledger.resume("f", generation, neighbouring=relation)
+    with pytest.raises(LedgerError, match="resumed by another process"):
+        ledger.note_end("f", 0)
+    with pytest.raises(PrivacyError, match="different relations"):
+        ledger.resume("f", 2, neighbouring=Neighbouring.ZERO_OUT)
+    ledger.note_end("f", 1)
+    with pytest.raises(LedgerError, match="is a copy"):
+        ledger.resume("f", 2, neighbouring=relation)
+    ledger.write_copy(tmp_path / "copy.jsonl")
+    with pytest.raises(LedgerError, match="nothing can be spent"):
+        PrivacyLedger.load(tmp_path / "copy.jsonl").resume("f", 3, neighbouring=relation)
+
+
+def test_an_older_copy_of_the_same_resumption_is_refused(tmp_path: Path) -> None:
+    records, file, copy = make_records(), tmp_path / "checkpoint", tmp_path / "copy"
+
+    def watch(progress: Any) -> None:
+        if progress.step == 2:
+            shutil.copy(file, copy)
+        if progress.step == 6:
+            raise Killed
+
+    with pytest.raises(Killed):
+        CondDP(num_steps=8).fit(records, BUDGET, checkpoint=file, callback=watch)
+    shutil.copy(copy, file)
+    with pytest.raises(CheckpointError, match="an older copy"):
+        CondDP(num_steps=8).fit(records, BUDGET, checkpoint=file)
+
+
+@pytest.mark.parametrize("algorithm", [PrivateMean(), OneShot(), CondNewton(), CondDP(num_steps=8), RROnBins()])
+def test_a_fit_that_dies_while_it_delivers_delivers_the_same_model_again(algorithm: Algorithm, tmp_path: Path) -> None:
+    ledger = PrivacyLedger(BUDGET, path=tmp_path / "ledger.jsonl")
+    seen: list[Any] = []
+
+    def deliver(result: FitResult) -> None:
+        seen.append(result.model.parameters.copy())
+        if len(seen) < 4:
+            raise Killed
+
+    for _ in range(4):
+        try:
+            algorithm.fit(make_records(), BUDGET, ledger=ledger, checkpoint=tmp_path / "checkpoint", deliver=deliver)
+        except Killed:
+            continue
+    assert len(seen) == 4
+    assert all(np.array_equal(each, seen[0]) for each in seen)
+
+
+def test_a_fit_that_is_running_is_not_started_again(tmp_path: Path) -> None:
+    records, file = make_records(), tmp_path / "checkpoint"
+
+    def start_again(progress: Any) -> None:
+        with pytest.raises(CheckpointError, match="still running"):
+            CondDP(num_steps=4).fit(records, BUDGET, checkpoint=file)
+
+    CondDP(num_steps=4).fit(records, BUDGET, checkpoint=file, callback=start_again)
+
+
+def test_choices_among_runs_keep_no_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cannot keep a checkpoint"):
+        Tuned(candidates=(OneShot(),)).fit(make_records(), BUDGET, checkpoint=tmp_path / "checkpoint")
+
+
+def test_a_checkpoint_goes_on_with_the_ledger_that_paid(tmp_path: Path) -> None:
+    records, file = make_records(), tmp_path / "checkpoint"
+    ledger = PrivacyLedger(BUDGET, path=tmp_path / "ledger.jsonl")
+    with pytest.raises(Killed):
+        CondNewton().fit(records, BUDGET, ledger=ledger, checkpoint=file, curator_class=make_killer(3, []))
+    with pytest.raises(CheckpointError, match="charged to another ledger"):
+        CondNewton().fit(records, BUDGET, checkpoint=file)
+
+
+def test_two_seeded_fits_share_no_noise_after_they_were_resumed(tmp_path: Path) -> None:
+    drawn: list[list[Any]] = [[], []]
+    for number, after in enumerate((3, 6)):
+        for stop in (after, 10**9):
+            try:
+                CondDP(num_steps=8).fit(
+                    make_records(),
+                    BUDGET,
+                    checkpoint=tmp_path / str(number),
+                    random_source=RandomSource.of(5),
+                    callback=lambda _: None,
+                    curator_class=make_killer(stop, drawn[number]),
+                )
+            except Killed:
+                continue
+    resumed = [each[after:] for each, after in zip(drawn, (3, 6), strict=True)]
+    scale = float(np.abs(resumed[0][0]).max())
+    for one in resumed[0]:
+        for other in resumed[1]:
+            assert np.abs(one - other).max() > 1e-4 * scale
 
 
 def test_the_file_shows_no_private_value_and_no_hash_of_one(tmp_path: Path) -> None:

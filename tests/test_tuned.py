@@ -107,7 +107,7 @@ def test_a_seed_repeats_the_choice() -> None:
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ValueError, match="one or more algorithms"):
+    with pytest.raises(ValueError, match="must be several algorithms"):
         Tuned(candidates=())
     with pytest.raises(ValueError, match="expected_runs must lie between"):
         Tuned(candidates=CANDIDATES, expected_runs=1)

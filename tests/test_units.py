@@ -28,7 +28,7 @@ from conddp.features.whitening import WhitenedRows
 from conddp.files import compare_file, fit_file, plan_file, report_file
 from conddp.heads.head import Inputs
 from conddp.heads.linear import Linear
-from conddp.models.saving import ModelFileError, load_model
+from conddp.models.saving import ModelFileError, load_model, sign_record
 from conddp.planning.comparison import Comparison, compare_algorithms
 from conddp.planning.plan import Plan, make_plan
 from conddp.planning.storage import load_record, save_record
@@ -291,7 +291,8 @@ def make_small(units: Any = None, *, private: bool = False, n: int = 400) -> Rec
 def test_a_unit_column_of_distinct_values_changes_nothing_but_the_guarantee(name: str) -> None:
     distinct = Units.of(np.random.default_rng(0).permutation(400), name="row")
     results = [
-        EVERY[name].fit(make_small(units), BUDGET, random_source=RandomSource.of(0)) for units in (None, distinct)
+        EVERY[name].fit(make_small(units), BUDGET, random_source=RandomSource.for_neighbours(0))
+        for units in (None, distinct)
     ]
     assert np.array_equal(results[0].model.parameters, results[1].model.parameters)
     assert results[0].transcript == results[1].transcript
@@ -301,7 +302,7 @@ def test_a_unit_column_of_distinct_values_changes_nothing_but_the_guarantee(name
 def test_distinct_units_change_nothing_with_private_columns_either() -> None:
     for name in ("cond-newton", "cond-dp-sampled", "mean"):
         results = [
-            EVERY[name].fit(make_small(units, private=True), BUDGET, random_source=RandomSource.of(0))
+            EVERY[name].fit(make_small(units, private=True), BUDGET, random_source=RandomSource.for_neighbours(0))
             for units in (None, Units(np.arange(400)))
         ]
         assert np.array_equal(results[0].model.parameters, results[1].model.parameters)
@@ -314,7 +315,7 @@ def test_results_do_not_depend_on_the_order_of_the_units_in_the_table(name: str)
     records = make_small(Units(codes))
     assert records.units is not None
     other = records.take(records.units.arrange())
-    fits = [EVERY[name].fit(each, BUDGET, random_source=RandomSource.of(0)) for each in (records, other)]
+    fits = [EVERY[name].fit(each, BUDGET, random_source=RandomSource.for_neighbours(0)) for each in (records, other)]
     if name == "non-private":  # adds up in the order of the table
         assert np.allclose(fits[0].model.parameters, fits[1].model.parameters)
     else:
@@ -326,7 +327,7 @@ def test_a_unit_of_several_records_needs_more_noise_and_weights_reduce_it() -> N
     codes = np.concatenate([np.zeros(100, dtype=int), np.arange(1, 301)])[rng.permutation(400)]
     for name in ("mean", "cond-newton", "one-shot", "cond-dp"):
         fits = [
-            EVERY[name].fit(make_small(units), BUDGET, random_source=RandomSource.of(0))
+            EVERY[name].fit(make_small(units), BUDGET, random_source=RandomSource.for_neighbours(0))
             for units in (None, Units(codes))
         ]
         plain, grouped = (fit.transcript.to_json()[-1] for fit in fits)
@@ -374,9 +375,9 @@ def test_passes_on_another_executor_give_the_same_answer() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     records = make_small(Units(np.random.default_rng(0).integers(0, 90, size=400)))
-    alone = EVERY["cond-newton"].fit(records, BUDGET, random_source=RandomSource.of(0))
+    alone = EVERY["cond-newton"].fit(records, BUDGET, random_source=RandomSource.for_neighbours(0))
     with ThreadPoolExecutor(2) as pool, use_executor(pool.map):
-        together = EVERY["cond-newton"].fit(records, BUDGET, random_source=RandomSource.of(0))
+        together = EVERY["cond-newton"].fit(records, BUDGET, random_source=RandomSource.for_neighbours(0))
     assert np.array_equal(alone.model.parameters, together.model.parameters)
 
 
@@ -406,7 +407,7 @@ def test_least_squares_without_privacy_ignores_units() -> None:
 
 def test_randomised_labels_share_epsilon_among_the_records_of_a_unit() -> None:
     units = Units(np.repeat(np.arange(100), 4))
-    result = EVERY["rr-on-bins"].fit(make_small(units), BUDGET, random_source=RandomSource.of(0))
+    result = EVERY["rr-on-bins"].fit(make_small(units), BUDGET, random_source=RandomSource.for_neighbours(0))
     histogram, labels = result.transcript
     assert (histogram.sensitivity, labels.count) == (8.0, 4)  # type: ignore[attr-defined]
     assert histogram.epsilon + labels.epsilon == pytest.approx(2.0)  # type: ignore[attr-defined]
@@ -533,8 +534,8 @@ def test_a_saved_model_whose_unit_was_removed_is_refused(data: Path, tmp_path: P
     record = json.loads(path.read_text())
     for field, value in (("unit", ""), ("num_units", "many"), ("records_per_unit", -1)):
         changed = {**record, "guarantee": {**record["guarantee"], field: value}}
-        path.write_text(json.dumps(changed))
-        with pytest.raises(ModelFileError, match="promises more than its own evidence shows"):
+        path.write_bytes(sign_record(changed))
+        with pytest.raises(ModelFileError, match="promises more than its own evidence shows|is damaged"):
             load_model(tmp_path / "model")
 
 
@@ -545,7 +546,7 @@ def test_a_saved_model_without_the_fields_of_units_still_loads(data: Path, tmp_p
     record = json.loads(path.read_text())
     for field in ("unit", "num_units", "records_per_unit"):
         del record["guarantee"][field]
-    path.write_text(json.dumps(record))
+    path.write_bytes(sign_record(record))
     assert load_model(tmp_path / "model").guarantee.unit == ""
 
 

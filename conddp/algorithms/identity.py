@@ -28,7 +28,7 @@ def list_public(records: Records) -> Iterator[bytes]:
     yield repr((records.schema.label, records.schema.private_bounds)).encode()
     yield _to_bytes(records.public.values)
     if records.units is not None:
-        yield repr((records.units.name, records.units.max_rows)).encode()
+        yield repr(records.units.max_rows).encode()
         yield _to_bytes(records.units.codes)
 
 

@@ -94,7 +94,7 @@ def bound_epsilon(counts: GuessCounts, delta: float, *, confidence: float) -> fl
     Examples
     --------
     >>> round(bound_epsilon(GuessCounts(1000, 1000, 100, 100), 0.0, confidence=0.95), 2)
-    1.98
+    1.99
     """
     false_positive, false_negative = _bound_rates(counts, confidence)
     found = 0.0

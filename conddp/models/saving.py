@@ -298,6 +298,7 @@ def _make_guarantee(stored: Any, transcript: Transcript) -> Guarantee:
     mechanism = " ".join(filter(None, (generated, note)))
     made = replace(guarantee, budget=_make_budget(budget), mechanism=mechanism)
     require(made.num_records >= 1, "'guarantee.num_records' must be at least 1")
+    require(min(made.num_units, made.records_per_unit) >= 0, "numbers of units must not be negative")
     return made
 
 

@@ -174,8 +174,8 @@ class Checkpoint:
             seen = None
         if seen is None or seen > self._progress:
             raise CheckpointError(
-                f"'{self.path}' is an older copy of a checkpoint, or its record in '{self._witness.parent}' is missing. "
-                "Going on from it would release more than was paid for. Remove the file; a new fit costs its budget."
+                f"'{self.path}' is an older copy of a checkpoint, or its record in '{self._witness.parent}' is missing."
+                " Going on from it would release more than was paid for. Remove the file; a new fit costs its budget."
             )
 
     @property

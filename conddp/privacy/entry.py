@@ -10,7 +10,7 @@ from conddp.privacy.fingerprint import Fingerprint
 from conddp.privacy.transcript import Transcript
 from conddp.stored import decode_settings
 
-__all__ = ["LedgerEntry"]
+__all__ = ["LedgerEntry", "Receipt"]
 
 
 @dataclass(frozen=True)
@@ -80,3 +80,19 @@ class LedgerEntry:
         if self.table is not None:
             stored["table"] = self.table.to_json()
         return stored
+
+
+@dataclass(frozen=True, eq=False)
+class Receipt:
+    """Proof that an entry has been recorded, good for one use. Only a ledger issues valid ones.
+
+    Parameters
+    ----------
+    entry : LedgerEntry
+        The recorded entry.
+    ledger : PrivacyLedger
+        Ledger that holds the entry.
+    """
+
+    entry: LedgerEntry
+    ledger: Any

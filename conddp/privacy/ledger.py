@@ -5,25 +5,23 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from conddp.errors import BudgetExceeded, LedgerError, PrivacyError
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.chain import create_file
-from conddp.privacy.composition import compute_delta
-from conddp.privacy.entry import LedgerEntry
+from conddp.privacy.entry import LedgerEntry, Receipt
 from conddp.privacy.fingerprint import Fingerprint
 from conddp.privacy.ledger_file import Header, LedgerFile
 from conddp.privacy.neighbouring import Neighbouring
-from conddp.privacy.total import JointCost
+from conddp.privacy.total import JointCost, check_statement
 from conddp.privacy.transcript import Transcript
 
 __all__ = ["LedgerEntry", "PrivacyLedger", "Receipt"]
 
 LARGEST_DELTA = 0.1  # of a ledger file, as of a fit
-_ROUNDING = 1e-9
 _SAME = 1e-3  # an exact total that is lower than the plain sum by less than this is reported as the plain sum
 
 
@@ -281,7 +279,7 @@ class PrivacyLedger:
 
     def spend(
         self, entry: LedgerEntry, *, neighbouring: Neighbouring | None = None, unit: str | None = None
-    ) -> "Receipt":
+    ) -> Receipt:
         """Record an entry and return its receipt. Raise if the budget does not cover it.
 
         If the ledger has a file, the entry is written to disk first. The receipt unlocks private data whose price the
@@ -298,7 +296,7 @@ class PrivacyLedger:
         """
         self._check_writable()
         relation = self.neighbouring if neighbouring is None else neighbouring
-        _check_statement(entry, relation)
+        check_statement(entry.cost, entry.event, relation)
 
         def check() -> None:
             self.check(entry.what, entry.cost, relation, event=entry.event, table=entry.table, unit=unit)
@@ -318,7 +316,7 @@ class PrivacyLedger:
                 self._file.append(file, entry)
         self._entries.append(entry)
 
-    def _issue(self, entry: LedgerEntry) -> "Receipt":
+    def _issue(self, entry: LedgerEntry) -> Receipt:
         receipt = Receipt(entry, self)
         self._receipts.append(receipt)
         return receipt
@@ -347,7 +345,7 @@ class PrivacyLedger:
 
     def resume(
         self, fit_id: str, generation: int, *, neighbouring: Neighbouring, unit: str | None = None
-    ) -> "Receipt | None":
+    ) -> Receipt | None:
         """Return a receipt for the entry of an interrupted fit, which goes on as paid for; None if there is no entry.
 
         Privacy
@@ -409,7 +407,7 @@ class PrivacyLedger:
         with self._lock:
             self._record(_note("the fit has ended", {"fit": fit_id, "finished": True}), check)
 
-    def redeem(self, receipt: "Receipt") -> bool:
+    def redeem(self, receipt: Receipt) -> bool:
         """Whether a receipt was issued by this ledger and has not been redeemed before; it cannot be used again."""
         with self._lock:
             held = [each for each in self._receipts if each is receipt]
@@ -435,36 +433,3 @@ class PrivacyLedger:
 
 def _note(what: str, details: Mapping[str, Any]) -> LedgerEntry:
     return LedgerEntry(what, PrivacyBudget(0.0, 0.0), "part of a fit that is paid for", details)
-
-
-@dataclass(frozen=True, eq=False)
-class Receipt:
-    """Proof that an entry has been recorded, good for one use. Only :meth:`PrivacyLedger.spend` issues valid ones.
-
-    Parameters
-    ----------
-    entry : LedgerEntry
-        The recorded entry.
-    ledger : PrivacyLedger
-        Ledger that holds the entry.
-    """
-
-    entry: LedgerEntry
-    ledger: PrivacyLedger
-
-
-def _check_statement(entry: LedgerEntry, neighbouring: Neighbouring) -> None:
-    """Raise unless the event of an entry costs at most what the entry says; the total relies on both."""
-    cost, event = entry.cost, entry.event
-    if event is None or math.isinf(cost.epsilon):
-        return
-    delta = 1.0
-    if event.sampled:  # on a grid of bounded size, whatever the noise
-        delta = JointCost(neighbouring).add(PrivacyBudget(0.0, 0.0), event).delta(cost.epsilon, at_most=cost.delta)
-    elif len(event):
-        delta = compute_delta(event, cost.epsilon, neighbouring)
-    if not delta <= cost.delta * (1 + _ROUNDING):
-        raise PrivacyError(
-            f"the event of the entry '{entry.what}' must cost at most its stated cost of {cost}, but it is empty or "
-            "costs more. Nothing was recorded. State what will be released, and a cost that covers it."
-        )

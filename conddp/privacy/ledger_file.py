@@ -152,7 +152,9 @@ class LedgerFile:
             self._identity = content["ledger"] = secrets.token_hex(16)
         try:
             file.truncate(self._chain.num_bytes)  # removes a line whose writing was interrupted
-            file.seek(self._chain.num_bytes)
+            file.seek(max(0, self._chain.num_bytes - 1))
+            if file.read(1) not in (b"", b"\n"):  # the last line break is missing
+                file.write(b"\n")
             digest = append_line(file, content, self._chain.digest)
         except OSError as error:
             raise LedgerError(f"the ledger '{self.path}' cannot be written: {error.strerror}.") from None

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, log_expit, log_ndtr
 
+from conddp.errors import PrivacyError
 from conddp.privacy.accounting import (
     COARSEST_INTERVAL,
     FINEST_INTERVAL,
@@ -36,10 +37,11 @@ from conddp.privacy.accounting import (
     compute_gaussian_epsilon,
 )
 from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.composition import compute_delta
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.transcript import GaussianRelease, PureRelease, Transcript
 
-__all__ = ["JointCost"]
+__all__ = ["JointCost", "check_statement"]
 
 Curve = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
@@ -314,3 +316,19 @@ def _round_down(epsilon: float) -> float:
         return 0.0
     scale = 10.0 ** (5 - math.floor(math.log10(epsilon)))
     return math.floor(epsilon * scale * (1 + _ROUNDING)) / scale
+
+
+def check_statement(cost: PrivacyBudget, event: Transcript | None, neighbouring: Neighbouring) -> None:
+    """Raise unless an event costs at most what its ledger entry says; the total relies on both."""
+    if event is None or math.isinf(cost.epsilon):
+        return
+    delta = 1.0
+    if event.sampled:  # on a grid of bounded size, whatever the noise
+        delta = JointCost(neighbouring).add(PrivacyBudget(0.0, 0.0), event).delta(cost.epsilon, at_most=cost.delta)
+    elif len(event):
+        delta = compute_delta(event, cost.epsilon, neighbouring)
+    if not delta <= cost.delta * (1 + _ROUNDING):
+        raise PrivacyError(
+            f"the event of an entry must cost at most its stated cost of {cost}, but it is empty or costs more. "
+            "Nothing was recorded. State what will be released, and a cost that covers it."
+        )

@@ -207,9 +207,7 @@ def fit_with(curator: type[Curator], algorithm: Algorithm, records: Records, num
         heard.append(float(progress.parameters[0, 0]))
         return True  # stop: the attack needs the first release only
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("conddp.algorithms.algorithm.Curator", curator)
-        results = [algorithm.fit(records, BUDGET, callback=listen) for _ in range(num_fits)]
+    results = [algorithm.fit(records, BUDGET, callback=listen, curator_class=curator) for _ in range(num_fits)]
     return heard if isinstance(algorithm, CondNewton) else [float(each.model.parameters[-1]) for each in results]
 
 

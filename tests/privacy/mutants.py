@@ -305,14 +305,14 @@ MUTANTS = (
     Mutant(
         "no Gaussian noise",
         "privacy/release.py",
-        "return self._add_normal(bounded.value, noise_std * self._enlarged)",
-        "return self._add_normal(bounded.value, noise_std * 1e-12)",
+        "lambda: self._add_normal(bounded.value, noise_std * self._enlarged)",
+        "lambda: self._add_normal(bounded.value, noise_std * 1e-12)",
     ),
     Mutant(
         "half the Gaussian noise that is recorded",
         "privacy/release.py",
-        "return self._add_normal(bounded.value, noise_std * self._enlarged)",
-        "return self._add_normal(bounded.value, noise_std * self._enlarged / 2)",
+        "lambda: self._add_normal(bounded.value, noise_std * self._enlarged)",
+        "lambda: self._add_normal(bounded.value, noise_std * self._enlarged / 2)",
     ),
     Mutant(
         "half the noise in descent",
@@ -335,8 +335,8 @@ MUTANTS = (
     Mutant(
         "laplace: half the noise that is recorded",
         "privacy/release.py",
-        "return NoiseStream(shape, self._generators[0]).add(np.asarray(values, dtype=np.float64), scale)",
-        "return NoiseStream(shape, self._generators[0]).add(np.asarray(values, dtype=np.float64), scale / 2)",
+        "lambda: NoiseStream(shape, self._generators[0]).add(values, scale)",
+        "lambda: NoiseStream(shape, self._generators[0]).add(values, scale / 2)",
     ),
     Mutant(
         "staircase: steps fall too fast",
@@ -438,7 +438,7 @@ MUTANTS = (
     Mutant(
         "the transcript is not compared with the entry",
         "algorithms/algorithm.py",
-        "check_cost(task.curator.transcript, cost, neighbouring)",
+        "check_cost(task.curator.transcript, task.cost, task.neighbouring)",
         "pass",
     ),
     Mutant(
@@ -498,13 +498,13 @@ MUTANTS = (
     Mutant(
         "samples that everyone can draw",
         "algorithms/descent.py",
-        "rng = task.make_generator()",
-        "rng = np.random.default_rng(0)",
+        'rng, saved = task.make_generator("samples"), task.curator.load_state()',
+        "rng, saved = np.random.default_rng(0), task.curator.load_state()",
     ),
     Mutant(
         "weights of bags that everyone can draw",
         "algorithms/weighted_llp.py",
-        "rng = task.make_generator()",
+        'rng = task.make_generator("weights")',
         "rng = np.random.default_rng(0)",
     ),
     Mutant(
@@ -529,7 +529,7 @@ MUTANTS = (
     Mutant(
         "the result is not compared with the curator",
         "algorithms/algorithm.py",
-        "if result.transcript != task.curator.transcript or result.guarantee.budget != cost:",
+        "if result.transcript != task.curator.transcript or result.guarantee.budget != task.cost:",
         "if False:",
     ),
     Mutant(
@@ -547,7 +547,7 @@ MUTANTS = (
     Mutant(
         "records are handed out though nothing is recorded",
         "algorithms/task.py",
-        "return self.locked_records.open(self.ledger.spend(entry, neighbouring=self.neighbouring))",
+        "return self.locked_records.open(receipt)",
         "return self.locked_records._Locked__content",
     ),
     *(
