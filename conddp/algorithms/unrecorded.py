@@ -41,7 +41,7 @@ def warn_of_joint_cost(
     neighbouring : Neighbouring
         Its relation. Costs under different relations are not added.
     stacklevel : int
-        As in :func:`warnings.warn`.
+        As in ``warnings.warn``.
     """
     with _LOCK:
         fit = entry.details.get("fit")  # an interrupted fit that goes on is the same fit
