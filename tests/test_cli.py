@@ -215,9 +215,10 @@ def test_from_a_table_to_predictions(table: Path, tmp_path: Path) -> None:
         shown["entries"][-1]["event"][0]["kind"] == "gaussian" and shown["entries"][-1]["table"]["num_records"] == 200
     )
     text = " ".join(runner.invoke(cli.app, ["ledger", "show", str(ledger)]).stdout.split())
-    assert f"spent epsilon={shown['spent']['epsilon']:g} at delta=1e-05, composed exactly" in text
-    assert "plain sum epsilon=1 at delta=1e-06" in text and "chain whole" in text
-    assert f"remaining epsilon={shown['remaining']['epsilon']:g} at delta=1e-05, as one more default fit" in text
+    assert f"spent epsilon={shown['spent']['epsilon']:g} at delta=1e-05" in text
+    assert "plain sum epsilon=1 at delta=1e-06" in text and "file unchanged" in text
+    rest = f"epsilon={shown['remaining']['epsilon']:g} at delta=1e-05"
+    assert f"remaining one more full-batch fit with {rest}" in text
     by_person = ["ledger", "init", str(tmp_path / "p.jsonl"), "--epsilon", "2", "--delta", "1e-5", "--unit", "person"]
     assert runner.invoke(cli.app, by_person).exit_code == 0
     assert PrivacyLedger.load(tmp_path / "p.jsonl").unit == "person"
@@ -284,7 +285,9 @@ def test_plan_compare_and_report(table: Path, schema: Path, tmp_path: Path) -> N
     text = " ".join(planned.stdout.split())
     assert "condition number" in text and "spectrum" in text
     assert "Error on simulated labels over that of linear least squares without privacy" in text
-    assert re.search(r"Use [a-z -]+ with an? [a-z]+ head\. At epsilon 1", text)  # which one is chance, with 200 records
+    assert re.search(
+        r"Use [a-z' -]+ with an? [a-z]+ head\. At epsilon 1", text
+    )  # which one is chance, with 200 records
     assert json.loads(stored.read_text())["conddp_plan"] == 3
     fitted = ["fit", str(table), "--schema", str(schema), "--out", str(model)]
     assert runner.invoke(cli.app, fitted).exit_code == 0

@@ -366,3 +366,19 @@ def test_a_fit_is_refused_on_a_damaged_ledger_before_labels_are_used(path: Path)
     with pytest.raises(LedgerError, match="line 3"):
         fit(ledger, X, y)
     assert CondNewton().expect(FIT) == expect_event(FIT)
+
+
+def test_an_open_ledger_shows_what_other_processes_have_spent(path: Path) -> None:
+    one, other = PrivacyLedger.load(path), PrivacyLedger.load(path)
+    before = other.spent.epsilon
+    one.spend(entry("by one"))
+    assert other.entries[-1].what == "by one"
+    assert other.spent.epsilon == one.spent.epsilon > before
+    assert other.remaining == one.remaining
+
+
+def test_a_ledger_whose_delta_protects_nobody_is_not_created(tmp_path: Path) -> None:
+    for budget in (PrivacyBudget(2.0, 0.5), PrivacyBudget(0.0, 1e-6)):
+        with pytest.raises(ValueError, match="an epsilon above 0 and a delta below 0.1"):
+            PrivacyLedger(budget, path=tmp_path / "ledger.jsonl")
+    assert not (tmp_path / "ledger.jsonl").exists()

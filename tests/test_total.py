@@ -24,7 +24,7 @@ from conddp.privacy.accounting import (
     compute_gaussian_epsilon,
 )
 from conddp.privacy.entry import LedgerEntry
-from conddp.privacy.events import expect_event, make_gaussian_event, make_pure_event, make_run_event
+from conddp.privacy.events import check_event, expect_event, make_gaussian_event, make_pure_event, make_run_event
 from conddp.privacy.total import JointCost
 from conddp.privacy.transcript import Transcript, UnprotectedRelease
 
@@ -62,7 +62,7 @@ def test_gaussian_fits_cost_what_one_gaussian_mechanism_costs(count: int, epsilo
 def test_a_fit_is_accepted_if_and_only_if_the_total_stays_within_the_budget() -> None:
     exact = JointCost.of([pay(1.0)] * 4, REPLACE).epsilon(DELTA)
     make_ledger([pay(1.0)] * 4, PrivacyBudget(exact * 1.00001, DELTA))
-    with pytest.raises(BudgetExceeded, match=r"needs epsilon=1 at delta=1e-06, but epsilon=0.99\d+ .* remains of"):
+    with pytest.raises(BudgetExceeded, match=r"needs epsilon=1 at delta=1e-06, but of .* could have epsilon=0.99\d+"):
         make_ledger([pay(1.0)] * 4, PrivacyBudget(exact * 0.9999, DELTA))
 
 
@@ -270,3 +270,14 @@ def test_under_zero_out_the_same_noise_costs_less() -> None:
 
 def test_deltas_that_sum_to_one_are_no_error() -> None:
     assert sum([PrivacyBudget(1.0, 0.6)] * 3, PrivacyBudget(0.0, 0.0)).delta < 1
+
+
+def test_many_small_pure_releases_do_not_pay_for_a_large_one() -> None:
+    small, large = make_pure_event(*[0.01] * 100), make_pure_event(1.0)
+    with pytest.raises(PrivacyError, match="more than the event"):
+        check_event(large, small)
+    check_event(small, large)  # together they are one mechanism of epsilon 1
+    check_event(small, small)
+    check_event(make_pure_event(0.3, 0.2, 0.5), make_pure_event(0.5, 0.5))
+    with pytest.raises(PrivacyError, match="more than the event"):
+        check_event(make_pure_event(0.4, 0.4, 0.2), make_pure_event(0.5, 0.5))

@@ -1,6 +1,7 @@
 """Choosing on private labels, and paying for it."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from conddp.data import Labels, PrivateFeatures, PublicFeatures, Records
 from conddp.errors import PrivacyError
 from conddp.privacy import Curator, Neighbouring, PrivacyBudget, PrivacyLedger, RandomSource, compute_delta
 from conddp.privacy.accounting import compute_gaussian_epsilon
+from conddp.report import report_fit, write_report
 
 BUDGET = PrivacyBudget(2.0, 1e-6)
 CANDIDATES = (PrivateMean(), OneShot())
@@ -89,8 +91,19 @@ def test_one_record_moves_a_score_by_at_most_its_sensitivity(private: bool, monk
 
 @pytest.mark.parametrize("candidate", [RROnBins(), CondDP(batch_size=100, num_steps=5)])
 def test_candidates_that_are_not_gaussian_are_refused(candidate: Any) -> None:
+    ledger = PrivacyLedger(BUDGET)
     with pytest.raises(PrivacyError, match="full-batch Gaussian sums only"):
-        Tuned(candidates=(candidate,)).fit(make_records(500), BUDGET)
+        Tuned(candidates=(candidate,)).fit(make_records(500), BUDGET, ledger=ledger)
+    with pytest.raises(PrivacyError, match="full-batch Gaussian sums only"):
+        Tuned(candidates=(OneShot(), candidate)).compute_price(BUDGET)
+    assert not ledger.entries
+
+
+def test_candidates_may_be_named_and_the_report_says_what_was_released(tmp_path: Path) -> None:
+    result = Tuned(candidates=("one-shot", "mean"), expected_runs=3).fit(make_records(300), BUDGET)  # type: ignore[arg-type]
+    (release,) = result.transcript
+    text = write_report(report_fit(result), tmp_path / "report.md").read_text()
+    assert "best of 3 runs on average" in text and "not protected" not in text
 
 
 def test_private_columns_and_the_other_relation_work() -> None:

@@ -575,7 +575,7 @@ MUTANTS = (
     ),
     Mutant(
         "an event may cost more than its entry says",
-        "privacy/ledger.py",
+        "privacy/total.py",
         "    if not delta <= cost.delta * (1 + _ROUNDING):",
         "    if False:",
     ),

@@ -165,7 +165,7 @@ class Careless(Algorithm):
         "releases after it has finished": "does not belong to its own releases",
         "adds Gaussian noise for delta = 0": "would cost more",
         "opens with a free entry": "but the ledger entry covers",
-        "spends twice": "remains of",
+        "spends twice": "one more full-batch fit could have",
         "too little noise": "would cost more than the recorded",
         "one release too many": "would cost more than the recorded",
         "states less Gaussian noise than it uses": "would cost more than the recorded",
