@@ -405,7 +405,7 @@ class PrivacyLedger:
 
         self._check_writable()
         with self._lock:
-            self._record(_note("the fit has ended", {"fit": fit_id, "finished": True}), check)
+            self._record(_note("checkpoint closed", {"fit": fit_id, "finished": True}), check)
 
     def redeem(self, receipt: Receipt) -> bool:
         """Whether a receipt was issued by this ledger and has not been redeemed before; it cannot be used again."""
