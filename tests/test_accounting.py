@@ -59,7 +59,7 @@ def test_nominal_epsilons_under_zero_out_are_about_twice_as_large_under_replace(
 
 @pytest.mark.parametrize("neighbouring", Neighbouring)
 @pytest.mark.parametrize("probability", [1.0, 0.02])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 6.0])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, pytest.param(6.0, marks=pytest.mark.slow)])
 def test_a_calibrated_run_spends_its_budget_and_no_more(
     neighbouring: Neighbouring, probability: float, epsilon: float
 ) -> None:

@@ -313,8 +313,15 @@ def test_plan_compare_and_report(table: Path, schema: Path, tmp_path: Path) -> N
     assert set(json.loads(runner.invoke(cli.app, [*as_json, "--workers", "1"]).stdout)["errors"]) == {"auto"}
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv"])
-@pytest.mark.parametrize("with_schema", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "with_schema"),
+    [
+        ("parquet", True),
+        ("csv", False),
+        pytest.param("parquet", False, marks=pytest.mark.slow),
+        pytest.param("csv", True, marks=pytest.mark.slow),
+    ],
+)
 def test_plan_and_compare_never_open_the_label_or_a_private_column(
     tmp_path: Path, schema: Path, kind: str, with_schema: bool
 ) -> None:

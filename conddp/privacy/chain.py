@@ -92,6 +92,8 @@ def read_chain(path: Path, *, newest: int) -> Chain:
             stated = content.pop(DIGEST, None)
             digest = _link(digests[-1] if digests else "", content)
         except (ValueError, RecursionError):
+            if number == 1:
+                raise LedgerError(f"'{path}' is not a ledger, or its first line is damaged.") from None
             raise LedgerError(
                 f"line {number} of the ledger '{path}' is damaged. Nothing can be spent on a damaged ledger. "
                 "Restore the file from a copy."

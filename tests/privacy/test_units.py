@@ -127,7 +127,7 @@ def release(rows: Any, label: Any, query: ResidualQuery, coefficients: Any, neig
     return np.array(seen[0].value), seen[0].sensitivity
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(list(Neighbouring)))
 def test_no_labels_of_a_unit_move_a_newton_step_further_than_its_sensitivity(seed: int, relation: Neighbouring) -> None:
     rng = np.random.default_rng(seed)
