@@ -206,18 +206,13 @@ class Checkpoint:
             "state": numbers,
         }
         blob = save(arrays, metadata={"record": json.dumps(record)})
-        temporary = ""
         try:
-            handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}-")
-            with os.fdopen(handle, "wb") as file:
-                file.write(blob)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path)
             self._witness.parent.mkdir(parents=True, exist_ok=True)
-            self._witness.write_text(json.dumps(self._progress), encoding="utf-8")
+            if not self._witness.exists():  # before the file: a file without its witness is not resumed
+                _write_atomically(self._witness, json.dumps((0, 0)).encode())
+            _write_atomically(self.path, blob)
+            _write_atomically(self._witness, json.dumps(self._progress).encode())
         except OSError as error:
-            Path(temporary).unlink(missing_ok=True)
             raise CheckpointError(f"the checkpoint '{self.path}' cannot be written: {error.strerror}.") from None
         self._written = time.monotonic()
 
@@ -271,6 +266,20 @@ class Checkpoint:
                 "with the same ledger, so that it counts once."
             )
         self.__dict__.update(loaded)
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file, all or nothing, and force it to disk."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
 
 
 def _lock_path(path: Path) -> Path:
