@@ -84,9 +84,11 @@ def test_linear_algorithms_refuse_other_heads(rng: np.random.Generator, algorith
 def test_a_generous_budget_gives_least_squares(rng: np.random.Generator, name: str) -> None:
     data = dataset(rng, n=4000, private=False)
     optimum = NonPrivate().fit(data, BUDGET).model.predict(data.public)
-    result = LABEL_ALGORITHMS[name].fit(data, PrivacyBudget(40.0, 1e-5), random_source=RandomSource.of(0))
-    unexplained = np.mean((result.model.predict(data.public) - optimum) ** 2) / np.var(optimum)
-    assert unexplained < 0.06  # 0.01 to 0.055 over seeds, for binary responses
+    unexplained = []
+    for seed in range(5):  # binary responses are the noisiest: 0.004 to 0.087 over 40 seeds, half of them below 0.02
+        result = LABEL_ALGORITHMS[name].fit(data, PrivacyBudget(40.0, 1e-5), random_source=RandomSource.of(seed))
+        unexplained.append(np.mean((result.model.predict(data.public) - optimum) ** 2) / np.var(optimum))
+    assert np.mean(unexplained) < 0.05
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])

@@ -203,7 +203,20 @@ def test_directions_that_are_added_half_way_are_learned_and_the_others_kept(rng:
     exact = run.rows.values.T @ label / 4000
     assert before == pytest.approx(exact[:6], abs=0.01)  # known before there were others
     assert run.coefficients == pytest.approx(exact, abs=0.005)
-    assert run.residual_stds[-1] == pytest.approx(0.03, abs=0.02)  # 0.019 to 0.048 over five seeds
+    again = [
+        run_newton(
+            rows,
+            label,
+            (-0.5, 0.5),
+            np.zeros(6),
+            mu=3.0,
+            curator=Curator(np.random.default_rng(seed), num_records=4000),
+            add_directions=add_directions,
+        ).residual_stds[-1]
+        for seed in range(8)
+    ]
+    # The estimate lags behind the true 0.03. It is 0.039 in the median, from 0.013 to 0.056 over 60 seeds.
+    assert np.mean(again) == pytest.approx(0.039, abs=0.009)
 
     empty = rows.complement(lambda part: X[part], at_most=3)
     run = run_newton(
