@@ -127,7 +127,7 @@ def _change(folder: Path, **entries: object) -> None:
         (lambda folder: (folder / "model.json").write_text("{"), "not valid JSON"),
         (lambda folder: (folder / "model.json").write_text("[]"), "not the record of a conddp model"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"x"), "does not belong"),
-        (lambda folder: _change(folder, conddp_model=6), r"format 6, newer than this conddp reads \(5\)"),
+        (lambda folder: _change(folder, conddp_model=7), r"format 7, newer than this conddp reads \(6\)"),
         (lambda folder: _change(folder, conddp_model=1), r"format 1, of an older conddp"),
         (lambda folder: _change(folder, conddp_model=4), r"format 4, of an older conddp"),
         (lambda folder: _change(folder, head={"kind": "os.system"}), "the head 'os.system', which is not registered"),

@@ -38,7 +38,7 @@ def check_evidence(result: FitResult) -> None:
     if ledger.unit is not None and ledger.unit != guarantee.unit:
         raise PrivacyError("the guarantee and the ledger protect different units.")
     design = result.design
-    if design is not None and (design.columns, design.num_records) != (schema.public, guarantee.num_records):
+    if design is not None and (design.columns, design.num_records) != (result.features, guarantee.num_records):
         raise PrivacyError("the guarantee is about other records or columns than the statistics of public columns.")
     if guarantee.neighbouring is not ledger.neighbouring:
         raise PrivacyError("the guarantee and the ledger state different neighbouring relations.")

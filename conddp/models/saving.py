@@ -3,8 +3,8 @@
 ::
 
     model.safetensors   weights, by name
-    model.json          format, head, loss, schema, guarantee, settings, diagnostics, transcript of the releases,
-                        statistics of public columns, versions, and digests of all three files
+    model.json          format, head, loss, schema, encoding, guarantee, settings, diagnostics, transcript of the
+                        releases, statistics of public columns, versions, and digests of all three files
     ledger.jsonl        read-only copy of the ledger
 
 A model folder contains nothing private: the weights have been released under the guarantee, and the rest is public. It
@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from conddp.data.schema import Schema
 from conddp.errors import CondDPError, LedgerError, PrivacyError, SchemaError
+from conddp.features.encoding import Encoding
 from conddp.heads import HEADS, Head
 from conddp.heads.head import Layout
 from conddp.losses import LOSSES
@@ -48,7 +49,7 @@ from conddp.theory.design import Design
 
 __all__ = ["ModelFileError", "check_folder", "load_model", "save_model"]
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 WEIGHTS, RECORD, LEDGER = "model.safetensors", "model.json", "ledger.jsonl"
 LONGEST_HEADER = 1 << 24  # bytes of names and shapes before the weights
 LONGEST_REASON = 300  # characters of what is wrong with a file
@@ -95,6 +96,7 @@ def save_model(folder: str | Path, result: FitResult) -> Path:
         "transcript": result.transcript.to_json(),
         "design": _describe_design(result.design),
         "feature_order": list(result.feature_order),
+        "encoding": None if result.encoding is None else result.encoding.to_json(),
         "versions": _list_versions(),
     }
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
@@ -161,7 +163,10 @@ def _make_result(record: Mapping[str, Any], folder: Path) -> FitResult:
     schema = Schema.from_toml(decode(str, record["schema"], "schema"))
     head = _make_head(record["head"])
     has_constant = decode(bool, record["has_constant"], "has_constant")
-    layout = head.layout(len(schema.public) + has_constant, len(schema.private))
+    encoding = None if record["encoding"] is None else Encoding.from_json(record["encoding"])
+    require(encoding is None or encoding.names == schema.public, "'encoding' is of other columns than the schema")
+    features = schema.public if encoding is None else encoding.features
+    layout = head.layout(len(features) + has_constant, len(schema.private))
     parameters = _read_weights(folder, layout, record["weights"])
     loss = LOSSES[record["loss"]]
     model = FittedModel(head, layout, parameters, has_constant, schema.label_bounds, schema.private_bounds, loss)
@@ -173,7 +178,7 @@ def _make_result(record: Mapping[str, Any], folder: Path) -> FitResult:
     )
     diagnostics = Diagnostics.from_json(record["diagnostics"])
     require(
-        len(diagnostics.coefficient_deviations) in (0, len(schema.public) + len(schema.private) + 1),
+        len(diagnostics.coefficient_deviations) in (0, len(features) + len(schema.private) + 1),
         "diagnostics do not list a standard deviation for every coefficient",
     )
     ledger = PrivacyLedger.load(folder / LEDGER)
@@ -190,6 +195,7 @@ def _make_result(record: Mapping[str, Any], folder: Path) -> FitResult:
         None if record["design"] is None else Design.from_json(record["design"]),
         decode(Mapping[str, str], record["versions"], "versions"),
         order,
+        encoding,
     )
 
 

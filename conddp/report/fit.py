@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from conddp.data.schema import Schema
 from conddp.heads.head import Linearity
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.evidence import check_evidence
@@ -39,7 +38,6 @@ from conddp.report.document import (
     round_up,
     show,
 )
-from conddp.theory.design import Design
 
 __all__ = ["report_fit"]
 
@@ -82,11 +80,11 @@ def report_fit(
     sections = [
         _describe_guarantee(guarantee),
         *more,
-        describe_columns(saved.schema),
+        describe_columns(saved.schema, saved.encoding),
         _describe_releases(saved.transcript, guarantee),
         _describe_ledger(ledger),
         *([describe_expectations(plan.comparison, plan.epsilon)] if plan else []),
-        _describe_model(saved.model, saved.schema, saved.diagnostics, saved.design),
+        _describe_model(saved),
         _describe_course(saved.diagnostics),
         *([] if saved.design is None else [describe_design(saved.design)]),
         Section("Settings and versions", (_list_facts(saved.settings), _list_facts(saved.versions))),
@@ -269,12 +267,13 @@ def _describe_ledger(ledger: PrivacyLedger) -> Section:
     )
 
 
-def _describe_model(model: FittedModel, schema: Schema, diagnostics: Diagnostics, design: Design | None) -> Section:
+def _describe_model(saved: FitResult) -> Section:
+    model, schema, diagnostics, design = saved.model, saved.schema, saved.diagnostics, saved.design
     if model.head.linear_in is not Linearity.COLUMNS:
         count = f"{model.layout.size:,} parameters"
         return Section("The model", (Text(f"{model.head!r} with {count}. Its weights are in the model's folder."),))
     public, private, intercept = model.compute_linear_coefficients()
-    names = (*schema.public, *schema.private, "intercept")
+    names = (*saved.features, *schema.private, "intercept")
     values = (*public.tolist(), *private.tolist(), intercept)
     deviations = diagnostics.coefficient_deviations
     heads = ("column", "coefficient", *(["standard deviation"] if deviations else []))

@@ -28,11 +28,12 @@ from conddp.bounds import Bounds
 from conddp.cache import cache_folder
 from conddp.cli import main as cli
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
-from conddp.data.readers import check_header, load_features, load_public, load_records, read_column_types
+from conddp.data.readers import check_header, read_column_types, stream_table
 from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.errors import CondDPError
 from conddp.estimators import PrivateRegressor
+from conddp.files import load_public, load_records
 from conddp.heads import MLP
 from conddp.models.result import FitResult
 from conddp.models.saving import _digest, load_model, save_model, sign_record
@@ -109,7 +110,7 @@ def use_table(path: Path, random: Random) -> None:
     """Read a table in every way that there is, and sometimes from the command line."""
     uses: list[Callable[[], object]] = [
         lambda: load_records(path, SCHEMA),
-        lambda: load_features(path, SCHEMA),
+        lambda: list(stream_table(path, SCHEMA.names)),
         lambda: load_public(path, SCHEMA),
         lambda: read_column_types(path),
         lambda: read_column_types(path, leave_out=["price", "income"]),
