@@ -45,6 +45,9 @@ class FitResult:
         Versions of the software that trained a saved model.
     feature_order : tuple of str
         Names of the features in the order of the training table; empty if it is not known.
+    old_format : int, optional
+        Format of the folder that the model was loaded from, if it is one that lacks evidence for the guarantee. The
+        guarantee then has a remark on it, and the model cannot be saved again.
     """
 
     model: FittedModel
@@ -57,6 +60,7 @@ class FitResult:
     design: Design | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     feature_order: tuple[str, ...] = ()
+    old_format: int | None = None
 
     def predict(self, public: PublicFeatures, private: PrivateFeatures | None = None) -> NDArray[np.float64]:
         """Predict in the units of the label. No cost, because the model is already released."""
