@@ -94,15 +94,16 @@ def test_the_guarantee_and_the_report_say_what_cannot_be_checked(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_ledger_of_a_folder_is_shown_and_cannot_be_spent_on(
-    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first folders did not mark their ledger as a copy."""
-    before = (SAVED / name / "ledger.jsonl").read_bytes()
-    said = run(capsys, monkeypatch, "ledger", "show", SAVED / name)
+    folder = Path(shutil.copytree(SAVED / name, tmp_path / name))
+    before = (folder / "ledger.jsonl").read_bytes()
+    said = run(capsys, monkeypatch, "ledger", "show", folder)
     assert describe_gaps(read_format(name)) in said
     assert ("changes cannot be seen" in said) == (b"digest" not in before)
-    shown = json.loads(run(capsys, monkeypatch, "ledger", "show", SAVED / name, "--json"))
-    result = load_model(SAVED / name)
+    shown = json.loads(run(capsys, monkeypatch, "ledger", "show", folder, "--json"))
+    result = load_model(folder)
     assert shown["remark"] == result.guarantee.remark
     stored = [json.loads(line) for line in before.splitlines()[1:]]
     assert [(entry["what"], entry["time"]) for entry in shown["entries"]] == [(e["what"], e["time"]) for e in stored]
@@ -111,7 +112,7 @@ def test_the_ledger_of_a_folder_is_shown_and_cannot_be_spent_on(
     assert result.ledger.neighbouring is result.guarantee.neighbouring
     with pytest.raises(LedgerError, match="copy of a ledger"):
         CondNewton().fit(records, PrivacyBudget(0.1, 1e-7), ledger=result.ledger)
-    assert (SAVED / name / "ledger.jsonl").read_bytes() == before
+    assert (folder / "ledger.jsonl").read_bytes() == before
 
 
 def test_what_the_formats_kept_comes_back() -> None:
