@@ -175,7 +175,9 @@ def test_a_new_folder_does_not_pass_for_an_old_one(version: int, tmp_path: Path)
     guarantee = {**record["guarantee"], "mechanism": record["guarantee"]["note"] or "Nothing was released."}
     for name in ("note", "unit", "num_units", "records_per_unit"):
         del guarantee[name]
-    old = {name: value for name, value in record.items() if name not in ("digest", "ledger", "feature_order", "encoding")}
+    old = {
+        name: value for name, value in record.items() if name not in ("digest", "ledger", "feature_order", "encoding")
+    }
     if version < 4:
         guarantee["event"] = None
         del old["loss"], old["transcript"]
