@@ -49,6 +49,9 @@ class FitResult:
         Names of the columns in the order of the training table; empty if it is not known.
     encoding : Encoding, optional
         Encoding of the public columns. If None, the columns are the features.
+    old_format : int, optional
+        Format of the folder that the model was loaded from, if it is one that lacks evidence for the guarantee. The
+        guarantee then has a remark on it, and the model cannot be saved again.
     """
 
     model: FittedModel
@@ -62,6 +65,7 @@ class FitResult:
     versions: Mapping[str, str] = field(default_factory=dict)
     feature_order: tuple[str, ...] = ()
     encoding: Encoding | None = None
+    old_format: int | None = None
 
     @property
     def features(self) -> tuple[str, ...]:

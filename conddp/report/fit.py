@@ -77,11 +77,12 @@ def report_fit(
     guarantee, ledger = saved.guarantee, saved.ledger
     private = not math.isinf(guarantee.epsilon)
     promise = _show_budget(guarantee) if private else "not private"
+    recorded = f", as recorded in format {saved.old_format}" if saved.old_format else ""
     sections = [
         _describe_guarantee(guarantee),
         *more,
         describe_columns(saved.schema, saved.encoding),
-        _describe_releases(saved.transcript, guarantee),
+        _describe_releases(saved),
         _describe_ledger(ledger),
         *([describe_expectations(plan.comparison, plan.epsilon)] if plan else []),
         _describe_model(saved),
@@ -91,7 +92,7 @@ def report_fit(
     ]
     lead = (
         f"A {_name_head(saved.model)} model of '{guarantee.label}' from {guarantee.num_records:,} records and "
-        f"{len(guarantee.public_columns) + len(guarantee.private_columns)} columns: {promise}."
+        f"{len(guarantee.public_columns) + len(guarantee.private_columns)} columns: {promise}{recorded}."
     )
     return Document(
         f"Private model of '{guarantee.label}'" if private else f"Model of '{guarantee.label}', not private",
@@ -150,6 +151,7 @@ def _describe_guarantee(guarantee: Guarantee) -> Section:
     return Section(
         "What is guaranteed",
         (
+            *((Text(guarantee.remark),) if guarantee.remark else ()),
             Text(plain),
             Formula(f"P[M(D) ∈ S] ≤ e^{epsilon:g} · P[M(D′) ∈ S]{extra}"),
             Text(f"for the training M, every set S of models, and all data sets D and D′ that {differ}. In full:"),
@@ -176,9 +178,13 @@ def _describe_guarantee(guarantee: Guarantee) -> Section:
     )
 
 
-def _describe_releases(transcript: Transcript, guarantee: Guarantee) -> Section:
+def _describe_releases(saved: FitResult) -> Section:
+    transcript, guarantee = saved.transcript, saved.guarantee
     if math.isinf(guarantee.epsilon):
         return Section("What was released", ())
+    if saved.old_format and not len(transcript):
+        missing = f"Format {saved.old_format} of saved models kept no list of releases. The guarantee describes them."
+        return Section("What was released", (Text(missing),))
     rows = tuple(
         (what, mechanism, _show_range(sensitivities), _show_range(noise), f"{times:,}")
         for (what, mechanism), sensitivities, noise, times in _group(transcript)
