@@ -218,7 +218,8 @@ def measure(data: Data, rule: dict[str, Any]) -> dict[str, float]:
     dense = [
         each.values if isinstance(each.values, np.ndarray) else each.values.toarray() for each in (features, fresh)
     ]
-    found["ridge"] = float(1 - np.mean((y[new] - fit_ridge(dense[0], y[train], dense[1])) ** 2) / variance)
+    ridge = np.clip(fit_ridge(dense[0], np.clip(y[train], *bounds), dense[1]), *bounds)
+    found["ridge"] = float(1 - np.mean((y[new] - ridge) ** 2) / variance)
     found["seconds"] = time.perf_counter() - begin
     return found
 

@@ -4,8 +4,8 @@ Every table of ``benchmarks/tables.py`` is written to a CSV file and split 80 to
 ``conddp predict`` and ``conddp report`` then run as a user would run them, with the time and the memory that they take.
 The functions behind these commands give the test R2 at every epsilon, as a mean over noise seeds, under replacement
 with delta 1e-6. Beside it stand ridge regression without privacy on the same features, and both on "numbers only": the
-columns of numbers, with gaps filled by the median. R2 is relative to the mean of the training labels. Labels outside
-of the declared range count as they are.
+columns of numbers, with gaps filled by the median. All models are trained on labels clamped to the declared range, and
+their predictions are clamped to it. R2 is relative to the mean of the training labels; test labels are not clamped.
 
 Writes ``benchmarks/results/real_tables.json``, and a Markdown table to standard output. Tables that are in the file are
 not measured again.
@@ -85,12 +85,14 @@ def compute_r2(truth: Vector, predictions: Vector, mean: float) -> float:
     return float(1 - np.mean((truth - predictions)[known] ** 2) / np.mean((truth[known] - mean) ** 2))
 
 
-def fit_ridge(X: Any, y: Vector, X_new: Any) -> Vector:
-    """Predictions of ridge regression without privacy, its penalty chosen by cross-validation."""
+def fit_ridge(X: Any, y: Vector, X_new: Any, bounds: tuple[float, float]) -> Vector:
+    """Predictions of ridge regression without privacy, its penalty chosen by cross-validation.
+
+    As for conddp, labels and predictions are clamped to the declared range.
+    """
     X, X_new = (each.toarray() if sparse.issparse(each) else each for each in (X, X_new))
     model = make_pipeline(StandardScaler(), RidgeCV(PENALTIES, cv=5))
-    predictions: Vector = model.fit(X, y).predict(X_new)
-    return predictions
+    return np.clip(model.fit(X, np.clip(y, *bounds)).predict(X_new), *bounds)
 
 
 def fit_privately(records: Records, new: tuple[Any, Any], truth: Vector, mean: float) -> dict[str, float]:
@@ -167,10 +169,12 @@ def measure(table: Table, folder: Path) -> dict[str, Any]:
         "gigabytes": memory,
         "seconds_to_predict": predicting,
         "conddp": fit_privately(records, fresh, truth, mean),
-        "ridge": compute_r2(truth, fit_ridge(X, y, X_new), mean),
+        "ridge": compute_r2(truth, fit_ridge(X, y, X_new, table.bounds), mean),
         "conddp_numbers": fit_privately(numbers, (plain_new, fresh[1]), truth, mean),
         "ridge_numbers": compute_r2(
-            truth, fit_ridge(join(plain.values, private[0]), y, join(plain_new.values, private[1])), mean
+            truth,
+            fit_ridge(join(plain.values, private[0]), y, join(plain_new.values, private[1]), table.bounds),
+            mean,
         ),
     }
 
