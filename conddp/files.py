@@ -7,7 +7,7 @@ from typing import Any
 from conddp.algorithms.request import FitRequest
 from conddp.data.readers import load_features, load_public, load_records, load_units
 from conddp.data.schema import Schema
-from conddp.errors import SchemaError
+from conddp.errors import SchemaError, refuse_existing
 from conddp.models.result import FitResult
 from conddp.models.saving import check_folder, load_model, save_model
 from conddp.planning.comparison import Comparison, compare_algorithms
@@ -146,8 +146,7 @@ def predict_file(model: Path, data: Path, out: Path, *, overwrite: bool = False)
 
     if out.suffix not in (".parquet", ".csv"):
         raise SchemaError(f"predictions are written to .parquet or .csv, got '{out}'.")
-    if out.exists() and not overwrite:
-        raise SchemaError(f"'{out}' exists already. Name another file, or pass overwrite=True.")
+    refuse_existing(out, overwrite=overwrite)
     saved = load_model(model)
     predictions = saved.predict(*load_features(data, saved.schema))
     table = pyarrow.table({saved.schema.label.name: predictions})

@@ -27,10 +27,28 @@ BAD_INPUT: list[tuple[str, list[str], int, str]] = [
         "give either --schema",
     ),
     (
-        "text column",
+        "undecided",
         ["fit", "{table}", "--label", "price", "--label-bounds", "0,500", "--out", "{dir}/m"],
         2,
-        "1 of 4 columns that would be public does not hold numbers",
+        "4 columns are neither public nor private",
+    ),
+    (
+        "public and private",
+        [
+            *("plan", "{table}", "--label", "price", "--label-bounds", "0,9", "--private", "age=0,1"),
+            *("--public", "rooms,age"),
+        ],
+        2,
+        "--public names 'age', which is not among the 3 other columns",
+    ),
+    (
+        "category that is not public",
+        [
+            *("compare", "{table}", "--label", "price", "--label-bounds", "0,9", "--public", "rooms"),
+            *("--category", "town"),
+        ],
+        2,
+        "--category names 'town', which is not among the 1 public columns",
     ),
     (
         "unknown column",
@@ -61,7 +79,7 @@ BAD_INPUT: list[tuple[str, list[str], int, str]] = [
         "private",
         ["fit", "{table}", "--label", "price", "--label-bounds", "0,9", "--private", "town", "--out", "{dir}/m"],
         2,
-        "NAME=LOW,HIGH, got 'town'",
+        "NAME=LOW,HIGH or NAME=A|B|C, got 'town'",
     ),
     ("no header", ["fit", "{nohead}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "Add a header"),
     ("no header", ["schema", "init", "{nohead}", "--out", "{dir}/s"], 1, "Add a header"),
@@ -83,7 +101,7 @@ BAD_INPUT: list[tuple[str, list[str], int, str]] = [
     (
         "plan over a report",
         ["plan", "{table}", "--schema", "{schema}", "--out", "{json}"],
-        2,
+        1,
         "overwrite it with --force",
     ),
     ("report over a file", ["report", "{stored}", "--out", "{json}"], 1, "overwrite it with --force"),

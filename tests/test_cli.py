@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from functools import partial
 from pathlib import Path
 
@@ -116,7 +117,7 @@ def test_our_errors_and_those_of_the_disk_exit_with_one(
 
 
 # What is shown to a user of the command line as it is: the draft of a schema, and how a page was made.
-SHOWN_AS_IT_IS = {"Edit, then: conddp fit", "`conddp reproduce ", " --quick", "(two with `--quick`)"}
+SHOWN_AS_IT_IS = {"`conddp reproduce ", " --quick", "(two with `--quick`)"}
 
 
 @pytest.mark.parametrize("name", [name for name in modules() if name.split(".")[0] != "cli"])
@@ -191,8 +192,16 @@ def test_from_a_table_to_predictions(table: Path, tmp_path: Path) -> None:
         runner.invoke(cli.app, ["schema", "init", str(table), "--label", "price", "--out", str(draft)]).exit_code == 0
     )
     text = draft.read_text()
-    assert '"rooms",' in text and "'town'" in text and "bounds = []" in text
-    draft.write_text(text.replace("bounds = []  # [low, high]", "bounds = [0, 500]"))
+    assert 'name = "price"  # number' in text and "bounds = []" in text
+    columns = tomllib.loads(text)["undecided"]["columns"]
+    assert columns == ["rooms", "age", "income", "town"]
+    fitting = ["fit", str(table), "--schema", str(draft), "--out", str(model)]
+    assert "4 columns are undecided" in str(runner.invoke(cli.app, fitting).exception)
+    text = text.replace("bounds = []  # [low, high]", "bounds = [0, 500]").replace("[dropped]", "[public.old]")
+    text = (
+        text.replace("[public]", "[dropped]").replace("[undecided]", "[public]").replace("[public.old]", "[undecided]")
+    )
+    draft.write_text(text.replace('  "town",  # text\n', ""))
     assert Schema.load(draft).public == ("rooms", "age", "income")
 
     init = ["ledger", "init", str(ledger), "--epsilon", "2", "--delta", "1e-5"]
@@ -239,7 +248,9 @@ def test_the_common_case_needs_no_schema_file(tmp_path: Path) -> None:
         file.write("a,b,c,y\n" + "".join(f"{i},{i % 7},{i % 3},{i % 5}\n" for i in range(100)))
     model = tmp_path / "model"
     arguments = ["fit", str(path), "--label", "y", "--label-bounds", "0,5", "--private", "c=0,2", "--out", str(model)]
-    result = runner.invoke(cli.app, [*arguments, "--json"])
+    refused = runner.invoke(cli.app, arguments)
+    assert refused.exit_code == 2 and "2 columns are neither public nor private" in " ".join(refused.output.split())
+    result = runner.invoke(cli.app, [*arguments, "--public", "all", "--json"])
     assert result.exit_code == 0, result.output
     assert "private column 'c'" in json.loads(result.stdout)["guarantee"]
     saved = load_model(model)
@@ -250,7 +261,11 @@ def test_names_that_look_like_markup_are_printed_as_they_are(tmp_path: Path) -> 
     path = tmp_path / "odd.csv"
     path.write_text("[red]a,[/b],y\n" + "".join(f"{i},{i % 7},{i % 5}\n" for i in range(50)))
     result = runner.invoke(
-        cli.app, ["fit", str(path), "--label", "y", "--label-bounds", "0,5", "--out", str(tmp_path / "[bold]")]
+        cli.app,
+        [
+            *("fit", str(path), "--label", "y", "--label-bounds", "0,5", "--public", "all"),
+            *("--out", str(tmp_path / "[bold]")),
+        ],
     )
     assert result.exit_code == 0, result.output
     assert "'[red]a', '[/b]'" in result.stdout and "[bold]" in result.stdout
@@ -348,7 +363,7 @@ def test_plan_and_compare_never_open_the_label_or_a_private_column(
         path.write_bytes(content)
     options = ["--schema", str(schema)]
     if not with_schema:
-        options = ["--label", "price", "--label-bounds", "0,500", "--private", "income=0,100"]
+        options = ["--label", "price", "--label-bounds", "0,500", "--private", "income=0,100", "--public", "all"]
     for command in (["plan"], ["compare", "--algorithm", "auto", "--epsilon", "1"]):
         result = runner.invoke(cli.app, [command[0], str(path), *command[1:], *options, "--workers", "1", "--json"])
         assert result.exit_code == 0, f"{result.output} {result.exception!r}"
@@ -393,7 +408,7 @@ def test_no_budget_is_spent_on_columns_that_cannot_be_described(tmp_path: Path) 
     path, ledger = tmp_path / "huge.csv", tmp_path / "l.jsonl"
     path.write_text("a,y\n" + "".join(f"{i}e200,{i % 5}\n" for i in range(50)))
     PrivacyLedger(PrivacyBudget(2.0, 1e-5), path=ledger)
-    options = ["--label", "y", "--label-bounds", "0,5", "--algorithm", "mean", "--ledger", str(ledger)]
+    options = ["--label", "y", "--label-bounds", "0,5", "--public", "a", "--algorithm", "mean", "--ledger", str(ledger)]
     result = runner.invoke(cli.app, ["fit", str(path), *options, "--out", str(tmp_path / "m")])
     assert isinstance(result.exception, SchemaError)
     assert PrivacyLedger.load(ledger).spent == PrivacyBudget(0.0, 0.0)

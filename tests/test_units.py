@@ -602,12 +602,13 @@ def run_command(*arguments: str) -> Any:
 
 
 def test_the_command_line_names_a_unit_without_a_schema_file(data: Path, tmp_path: Path) -> None:
-    columns = ("--label", "price", "--label-bounds", "0,10", "--private", "size=-3,3", "--unit", "customer_id")
-    done = run_command("fit", str(data), *columns, "--out", str(tmp_path / "model"), "--seed", "0")
+    columns = ("--label", "price", "--label-bounds", "0,10", "--public", "all")
+    options = (*columns, "--private", "size=-3,3", "--unit", "customer_id")
+    done = run_command("fit", str(data), *options, "--out", str(tmp_path / "model"), "--seed", "0")
     assert done.exit_code == 0, done.output
     assert "any one of its 300 values of 'customer_id'" in " ".join(done.output.split())
     assert load_model(tmp_path / "model").schema == SCHEMA
-    wrong = run_command("fit", str(data), *columns[:-1], "customer", "--out", str(tmp_path / "other"))
+    wrong = run_command("fit", str(data), *options[:-1], "customer", "--out", str(tmp_path / "other"))
     assert wrong.exit_code != 0
     assert not (tmp_path / "other").exists()
 
@@ -620,10 +621,10 @@ def test_the_command_line_refuses_a_unit_beside_a_schema_file(data: Path, tmp_pa
 
 
 def test_the_command_line_plans_for_units(data: Path) -> None:
-    columns = ("--label", "price", "--label-bounds", "0,10", "--unit", "customer_id")
+    columns = ("--label", "price", "--label-bounds", "0,10", "--public", "all", "--unit", "customer_id")
     few = ("--algorithm", "mean", "--epsilon", "1", "--workers", "1")
     done = run_command("compare", str(data), *columns, *few)
     assert done.exit_code == 0, done.output
     assert "protecting all records with one of 300 values of 'customer_id'" in " ".join(done.output.split())
-    without = run_command("compare", str(data), *columns[:-2], *few)
+    without = run_command("compare", str(data), *columns[:4], *few)
     assert without.exit_code == 2 and "--unit" in without.output

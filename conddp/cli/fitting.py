@@ -1,50 +1,35 @@
-"""Commands that train a model and use it: ``fit``, ``predict``, ``report``, and ``schema init`` before them."""
+"""Commands that train a model and use it: ``fit``, ``predict`` and ``report``."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from conddp.cli.columns import (
+    CategoryColumns,
+    ColumnOptions,
+    DroppedColumns,
+    LabelBounds,
+    LabelName,
+    PrivateColumns,
+    PublicColumns,
+    SchemaFile,
+    UnitName,
+)
 from conddp.cli.options import (
     AsJson,
     DataFile,
     Delta,
     Force,
     HeadName,
-    LabelBounds,
-    LabelName,
-    PrivateColumns,
-    SchemaFile,
-    UnitName,
     on_interrupt,
-    read_schema,
     usage_errors,
 )
 from conddp.cli.terminal import print_json, print_plain
 
-__all__ = ["fit", "init_schema", "predict", "report"]
+__all__ = ["fit", "predict", "report"]
 
 COUNTED = "If training had started, the cost is in the ledger and counts as spent. No model was written."
-
-
-def init_schema(
-    data: DataFile,
-    label: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
-    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("schema.toml"),
-    force: Force = False,
-) -> None:
-    """Write a draft of a schema with comments. Reads only the names and types of columns."""
-    from conddp.data.readers import check_header, read_column_types
-    from conddp.data.schema import Schema
-    from conddp.errors import SchemaError
-
-    columns = read_column_types(data)
-    check_header(data)
-    draft = Schema.draft(columns, label=label)
-    if out.exists() and not force:
-        raise SchemaError(f"'{out}' exists already. Name another file with --out, or overwrite it with --force.")
-    out.write_text(draft, encoding="utf-8")
-    print_plain(f"{out}: fill in the bounds, and move columns that must be protected from public to private.")
 
 
 def fit(
@@ -55,7 +40,10 @@ def fit(
     schema: SchemaFile = None,
     label: LabelName = None,
     label_bounds: LabelBounds = None,
+    public: PublicColumns = None,
     private: PrivateColumns = None,
+    category: CategoryColumns = None,
+    drop: DroppedColumns = None,
     unit: UnitName = None,
     algorithm: Annotated[str, typer.Option(help="Algorithm: auto, cond-newton, cond-dp, rr-on-bins, ...")] = "auto",
     head: HeadName = "linear",
@@ -85,10 +73,11 @@ def fit(
 
     if checkpoint is not None and checkpoint.exists():
         typer.echo(f"Going on with the fit of {checkpoint}, which is paid for.", err=True)
+    columns = ColumnOptions(label, label_bounds, public, private, category, drop, unit)
     with usage_errors(), on_interrupt(COUNTED):
         saved = fit_file(
             data,
-            read_schema(data, schema, label, label_bounds, private or [], unit),
+            columns.read_schema(data, schema),
             out,
             epsilon=epsilon,
             delta=delta,

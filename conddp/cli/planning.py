@@ -5,6 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from conddp.cli.columns import (
+    CategoryColumns,
+    ColumnOptions,
+    DroppedColumns,
+    LabelBounds,
+    LabelName,
+    PrivateColumns,
+    PublicColumns,
+    SchemaFile,
+    UnitName,
+)
 from conddp.cli.options import (
     AsJson,
     DataFile,
@@ -12,15 +23,9 @@ from conddp.cli.options import (
     Draws,
     Force,
     HeadName,
-    LabelBounds,
-    LabelName,
-    PrivateColumns,
-    SchemaFile,
-    UnitName,
     Workers,
     check_out,
     on_interrupt,
-    read_schema,
     usage_errors,
 )
 from conddp.cli.terminal import (
@@ -49,7 +54,10 @@ def plan(
     schema: SchemaFile = None,
     label: LabelName = None,
     label_bounds: LabelBounds = None,
+    public: PublicColumns = None,
     private: PrivateColumns = None,
+    category: CategoryColumns = None,
+    drop: DroppedColumns = None,
     unit: UnitName = None,
     head: HeadName = "linear",
     draws: Draws = 1,
@@ -65,10 +73,11 @@ def plan(
     from conddp.report import report_plan
 
     check_out(out, force)
+    columns = ColumnOptions(label, label_bounds, public, private, category, drop, unit)
     with usage_errors(), on_interrupt(NOTHING_LOST), show_progress("planning") as advance:
         made = plan_file(
             data,
-            read_schema(data, schema, label, label_bounds, private or [], unit),
+            columns.read_schema(data, schema),
             epsilon=epsilon,
             delta=delta,
             head=head,
@@ -96,7 +105,10 @@ def compare(
     schema: SchemaFile = None,
     label: LabelName = None,
     label_bounds: LabelBounds = None,
+    public: PublicColumns = None,
     private: PrivateColumns = None,
+    category: CategoryColumns = None,
+    drop: DroppedColumns = None,
     unit: UnitName = None,
     algorithm: Annotated[
         list[str] | None, typer.Option(help="An algorithm to try. Repeatable; by default all that can be used.")
@@ -121,10 +133,11 @@ def compare(
     from conddp.report import report_comparison
 
     check_out(out, force)
+    columns = ColumnOptions(label, label_bounds, public, private, category, drop, unit)
     with usage_errors(), on_interrupt(NOTHING_LOST), show_progress("comparing") as advance:
         made = compare_file(
             data,
-            read_schema(data, schema, label, label_bounds, private or [], unit),
+            columns.read_schema(data, schema),
             algorithms=algorithm or CANDIDATES,
             epsilons=epsilon or EPSILONS,
             delta=delta,

@@ -1,9 +1,17 @@
 """Data loading: schemas, types for public and private columns, file readers, and scaling by declared bounds."""
 
 from conddp.data.column import Column, Kind, Role
+from conddp.data.draft import SchemaDraft
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers, require_public
 from conddp.data.passes import BLOCK_SIZE, Executor, Sliceable, list_blocks, run_in_order, run_pass, use_executor
-from conddp.data.readers import load_features, load_public, load_records, load_units, read_column_types
+from conddp.data.readers import (
+    load_features,
+    load_public,
+    load_records,
+    load_units,
+    read_column_names,
+    read_column_types,
+)
 from conddp.data.records import Records
 from conddp.data.scaling import (
     bound_label_move,
@@ -28,6 +36,7 @@ __all__ = [
     "Records",
     "Role",
     "Schema",
+    "SchemaDraft",
     "Sliceable",
     "Units",
     "as_matrix",
@@ -40,6 +49,7 @@ __all__ = [
     "load_records",
     "load_units",
     "private_unit",
+    "read_column_names",
     "read_column_types",
     "require_public",
     "restore_label",

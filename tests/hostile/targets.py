@@ -28,7 +28,14 @@ from conddp.bounds import Bounds
 from conddp.cache import cache_folder
 from conddp.cli import main as cli
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
-from conddp.data.readers import check_header, load_features, load_public, load_records, read_column_types
+from conddp.data.readers import (
+    check_header,
+    load_features,
+    load_public,
+    load_records,
+    read_column_names,
+    read_column_types,
+)
 from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.errors import CondDPError
@@ -112,11 +119,11 @@ def use_table(path: Path, random: Random) -> None:
         lambda: load_features(path, SCHEMA),
         lambda: load_public(path, SCHEMA),
         lambda: read_column_types(path),
-        lambda: read_column_types(path, leave_out=["price", "income"]),
+        lambda: read_column_names(path, leave_out=["price", "income"]),
         lambda: check_header(path),
         lambda: run_command("schema", "init", path, "--label", "price", "--out", path.parent / "s.toml", "--force"),
         lambda: run_command(
-            *("fit", path, "--label", "price", "--label-bounds", "0,500"),
+            *("fit", path, "--label", "price", "--label-bounds", "0,500", "--public", "all"),
             *("--private", "income=0,100", "--epsilon", "0.5", "--out", path.parent / "absent" / "\0"),
         ),
     ]
