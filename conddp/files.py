@@ -1,5 +1,6 @@
 """Functions from file to file: plan, compare, audit, predict and report. The command line calls them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from conddp.planning.storage import load_record
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.report import report_comparison, report_fit, report_plan, write_report
 from conddp.theory.design import Design
+from conddp.training.loop import StepCounter
 
 __all__ = ["compare_file", "fit_file", "load_audit_table", "plan_file", "predict_file", "report_file"]
 
@@ -95,6 +97,7 @@ def fit_file(
     other_rows: bool = False,
     seed: int | None = None,
     checkpoint: Path | None = None,
+    show_step: Callable[[int, int], None] | None = None,
 ) -> FitResult:
     """Train a model on a Parquet or CSV file and save it.
 
@@ -123,13 +126,20 @@ def fit_file(
     checkpoint : Path, optional
         File that keeps what is released while the fit runs, and is deleted when the model is saved. If it exists, the
         interrupted fit goes on at no further cost.
+    show_step : callable, optional
+        Called with the number of noisy steps done and their total number. It sees nothing that is released.
     """
     paying = None if ledger is None else PrivacyLedger.load(ledger, other_rows=other_rows)
     request = FitRequest(epsilon, delta, algorithm, head, random_state=seed, ledger=paying, checkpoint=checkpoint)
     check_folder(out)
     records = load_records(data, schema)
     design = Design.of(records.arrange().public)  # now: what fails after the fit fails when budget has been spent
-    request.run(records, deliver=lambda result: save_model(out, replace(result, schema=schema, design=design)))
+    callback = None if show_step is None else StepCounter(show_step)
+    request.run(
+        records,
+        callback=callback,
+        deliver=lambda result: save_model(out, replace(result, schema=schema, design=design)),
+    )
     return load_model(out)
 
 

@@ -71,7 +71,7 @@ BAD_INPUT: list[tuple[str, list[str], int, str]] = [
     ("delta 1", ["fit", "{table}", "--schema", "{schema}", "--delta", "1", "--out", "{dir}/m"], 2, "strictly between"),
     (
         "bounds",
-        ["fit", "{table}", "--label", "price", "--label-bounds", "9,1", "--private", "town=0,1", "--out", "{dir}/m"],
+        ["fit", "{table}", "--label", "price", "--label-bounds", "9,1", "--public", "all", "--out", "{dir}/m"],
         1,
         "low < high",
     ),
@@ -151,7 +151,7 @@ BAD_INPUT: list[tuple[str, list[str], int, str]] = [
     (
         "plan into a folder",
         ["plan", "{table}", "--schema", "{schema}", "--out", "{dir}/f.json", "--force"],
-        2,
+        1,
         "folder",
     ),
     (
@@ -190,7 +190,12 @@ BAD_INPUT: list[tuple[str, list[str], int, str]] = [
     ("predict to text", ["predict", "{dir}/m", "{table}", "--out", "{dir}/p.txt"], 1, ".parquet or .csv"),
     ("not a ledger", ["ledger", "show", "{table}"], 1, "is damaged"),
     ("schema exists", ["schema", "init", "{table}", "--out", "{schema}"], 1, "overwrite it with --force"),
-    ("label not there", ["schema", "init", "{table}", "--label", "cost", "--out", "{dir}/s"], 1, "'cost' is not among"),
+    (
+        "label not there",
+        ["schema", "init", "{table}", "--label", "cost", "--out", "{dir}/s"],
+        1,
+        "'cost' is declared but not among",
+    ),
 ]
 
 

@@ -129,10 +129,12 @@ class ColumnOptions:
 
     def list_kinds(self, public: Collection[str]) -> dict[str, str]:
         """Kinds of public columns that were declared."""
-        return dict.fromkeys(split_names(self.categories or [], public, option="--category", what="public"), "category")
+        return dict.fromkeys(
+            split_names(self.categories or [], public, option="--category", what="public "), "category"
+        )
 
 
-def split_names(entries: Iterable[str], known: Collection[str], *, option: str, what: str = "other") -> list[str]:
+def split_names(entries: Iterable[str], known: Collection[str], *, option: str, what: str = "other ") -> list[str]:
     """Column names of a repeatable option, each entry one name or several with commas between them."""
     names: list[str] = []
     for entry in entries:
@@ -140,7 +142,7 @@ def split_names(entries: Iterable[str], known: Collection[str], *, option: str, 
     for name in names:
         if name not in known:
             raise typer.BadParameter(
-                f"{option} names '{name}', which is not among the {len(known)} {what} columns. Check the spelling, and "
+                f"{option} names '{name}', which is not among the {len(known)} {what}columns. Check the spelling, and "
                 "that each column has one role."
             )
     if len(set(names)) < len(names):

@@ -15,6 +15,7 @@ from conddp.cli.columns import (
     PublicColumns,
     SchemaFile,
     UnitName,
+    split_names,
 )
 from conddp.cli.options import (
     AsJson,
@@ -25,7 +26,7 @@ from conddp.cli.options import (
     on_interrupt,
     usage_errors,
 )
-from conddp.cli.terminal import print_json, print_plain
+from conddp.cli.terminal import print_json, print_plain, show_progress
 
 __all__ = ["fit", "predict", "report"]
 
@@ -74,7 +75,7 @@ def fit(
     if checkpoint is not None and checkpoint.exists():
         typer.echo(f"Going on with the fit of {checkpoint}, which is paid for.", err=True)
     columns = ColumnOptions(label, label_bounds, public, private, category, drop, unit)
-    with usage_errors(), on_interrupt(COUNTED):
+    with usage_errors(), on_interrupt(COUNTED), show_progress("fitting", after=2.0) as advance:
         saved = fit_file(
             data,
             columns.read_schema(data, schema),
@@ -87,6 +88,7 @@ def fit(
             other_rows=other_rows,
             seed=seed,
             checkpoint=checkpoint,
+            show_step=advance,
         )
     if as_json:
         print_json({"model": str(out), "guarantee": str(saved.guarantee), "settings": dict(saved.settings)})
@@ -98,12 +100,20 @@ def predict(
     model: Annotated[Path, typer.Argument(help="Folder of a saved model.", show_default=False)],
     data: DataFile,
     out: Annotated[Path, typer.Option(help="File to write: .parquet or .csv.", show_default=False)],
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(help="Columns of the table to copy to the output, A,B,C, such as a key. Repeatable."),
+    ] = None,
     force: Force = False,
 ) -> None:
     """Predict for new records. Costs no privacy: the model is already released."""
+    from conddp.data.readers import read_column_names
     from conddp.files import predict_file
 
-    count = predict_file(model, data, out, overwrite=force)
+    kept = split_names(keep, read_column_names(data), option="--keep", what="") if keep else []
+    with show_progress("predicting", after=2.0):
+        # Without --keep the argument is left out until predict_file has it.
+        count = predict_file(model, data, out, overwrite=force, **({"keep": kept} if kept else {}))
     print_plain(f"{out}: {count:,} predictions")
 
 

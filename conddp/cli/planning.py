@@ -34,6 +34,7 @@ from conddp.cli.terminal import (
     make_design_table,
     print_json,
     print_plain,
+    print_skipped,
     show_progress,
 )
 
@@ -44,6 +45,10 @@ if TYPE_CHECKING:
 
 __all__ = ["compare", "plan"]
 
+Algorithms = Annotated[
+    list[str] | None,
+    typer.Option("--algorithm", help="An algorithm to try. Repeatable; by default those that are fast with the head."),
+]
 NOTHING_LOST = "Nothing was written and nothing was spent."
 
 
@@ -59,6 +64,7 @@ def plan(
     category: CategoryColumns = None,
     drop: DroppedColumns = None,
     unit: UnitName = None,
+    algorithm: Algorithms = None,
     head: HeadName = "linear",
     draws: Draws = 1,
     workers: Workers = None,
@@ -80,6 +86,7 @@ def plan(
             columns.read_schema(data, schema),
             epsilon=epsilon,
             delta=delta,
+            algorithms=algorithm or None,
             head=head,
             num_draws=draws,
             num_workers=workers,
@@ -95,6 +102,7 @@ def plan(
         print_plain(f"! {remark}")
     print_plain(f"\n{describe_errors(made.comparison)}")
     print_plain(make_comparison_table(made.comparison))
+    print_skipped(made.comparison.skipped)
     print_plain(f"\n{made.recommendation}")
     if out:
         print_plain(f"\n{out}")
@@ -110,9 +118,7 @@ def compare(
     category: CategoryColumns = None,
     drop: DroppedColumns = None,
     unit: UnitName = None,
-    algorithm: Annotated[
-        list[str] | None, typer.Option(help="An algorithm to try. Repeatable; by default all that can be used.")
-    ] = None,
+    algorithm: Algorithms = None,
     epsilon: Annotated[
         list[float] | None, typer.Option(help="A budget. Repeatable; by default 0.25, 0.5, 1, 2 and 4.")
     ] = None,
@@ -129,7 +135,6 @@ def compare(
     """Compare algorithms on labels simulated from public columns. Costs no privacy: no real label is read."""
     from conddp.files import compare_file
     from conddp.planning.budgets import EPSILONS
-    from conddp.planning.comparison import CANDIDATES
     from conddp.report import report_comparison
 
     check_out(out, force)
@@ -138,7 +143,7 @@ def compare(
         made = compare_file(
             data,
             columns.read_schema(data, schema),
-            algorithms=algorithm or CANDIDATES,
+            algorithms=algorithm or None,
             epsilons=epsilon or EPSILONS,
             delta=delta,
             head=head,
@@ -152,8 +157,7 @@ def compare(
         return
     print_plain(describe_errors(made))
     print_plain(make_comparison_table(made))
-    for name, reason in made.skipped.items():
-        print_plain(f"not tried: {name}: {reason}")
+    print_skipped(made.skipped)
     if out:
         print_plain(f"\n{out}")
 

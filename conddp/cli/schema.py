@@ -69,7 +69,8 @@ def init_schema(
     )
     if not no_input and not draft.is_complete and is_interactive():
         draft = ask_columns(draft, data)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    if not out.parent.exists():
+        out.parent.mkdir(parents=True)
     out.write_text(draft.to_toml(), encoding="utf-8")
     print_plain(f"\n{out}: {_describe(draft)}\nNext: {_name_next(draft, data, out)}")
 

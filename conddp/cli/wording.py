@@ -8,6 +8,7 @@ __all__ = ["name_options"]
 OPTIONS = (
     (r"\b([Nn]ame another (?:file|folder))(?! with)", r"\1 with --out"),
     (r"\bpass overwrite=True", "overwrite it with --force"),
+    (r"\bName it in algorithms\b", "Try it with --algorithm"),
     (r"\bnum_workers=(\d+)", r"--workers \1"),
     (r"\bfetch_dataset\('(\w+)'\)", r"`conddp data fetch \1`"),
     (r"\bfetch_dataset\(name\)", "`conddp data fetch NAME`"),
