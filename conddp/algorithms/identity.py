@@ -25,7 +25,9 @@ def list_settings(*settings: object) -> list[bytes]:
 
 def list_public(records: Records) -> Iterator[bytes]:
     """Declared bounds, public cells and units. Names of features make no difference to a fit."""
-    yield repr((records.schema.label, records.schema.private_bounds)).encode()
+    label = records.schema.label
+    declared = f"Column(name={label.name!r}, role={label.role!r}, bounds={label.bounds!r})"
+    yield f"({declared}, {records.schema.private_domains!r})".encode()
     yield _to_bytes(records.public.values)
     if records.units is not None:
         yield repr(records.units.max_rows).encode()

@@ -112,8 +112,7 @@ def predict(
 
     kept = split_names(keep, read_column_names(data), option="--keep", what="") if keep else []
     with show_progress("predicting", after=2.0):
-        # Without --keep the argument is left out until predict_file has it.
-        count = predict_file(model, data, out, overwrite=force, **({"keep": kept} if kept else {}))
+        count = predict_file(model, data, out, keep=kept, overwrite=force)
     print_plain(f"{out}: {count:,} predictions")
 
 
