@@ -261,6 +261,14 @@ def test_nothing_is_asked_without_a_terminal_or_with_no_input(homes: Path, monke
     assert "Which column" not in init(homes, "--no-input", "--force")[1]
 
 
+def test_the_type_of_a_private_true_or_false_tells_its_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "smokers.csv"
+    path.write_text("smoker,y\ntrue,1\nfalse,2\n")
+    answer(path, monkeypatch, "v", "2", "0", options=("--label", "y", "--label-bounds", "0,9"))  # 2 is no fill
+    (column,) = Schema.load(tmp_path / "schema.toml").private_columns
+    assert (column.kind, column.fill) == (Kind.BOOLEAN, 0.0) and column.bounds is not None and column.bounds.high == 1
+
+
 def test_interrupted_questions_write_nothing(homes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "is_interactive", lambda: True)
     code, printed, out = init(homes, "--label", "price", answers="0,9\np\n")  # and then the input ends

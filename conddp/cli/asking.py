@@ -73,6 +73,8 @@ def _ask(draft: "SchemaDraft", data: Path) -> "SchemaDraft":
 
 
 def _decide(draft: "SchemaDraft", name: str, answer: str) -> "SchemaDraft":
+    from conddp.data.types import BOOLEAN
+
     if answer == "p":
         return replace(draft, public=(*draft.public, name))
     if answer == "c":
@@ -81,14 +83,14 @@ def _decide(draft: "SchemaDraft", name: str, answer: str) -> "SchemaDraft":
         return replace(draft, dropped=(*draft.dropped, name))
     if answer == "u":
         return replace(draft, unit=name)
-    if answer == "v":
+    if answer == "v" and draft.types[name] == BOOLEAN:
+        draft = replace(draft, private={**draft.private, name: {"kind": "boolean"}})
+    elif answer == "v":
         question = f"  range LOW,HIGH or categories A|B|C of '{name}', or empty for later"
         draft = _prompt(question, _read_private(draft, name), default="")
-        if name in draft.private:
-            fill = _prompt(
-                "  value that stands for a gap, or empty if there are none", _read_fill(draft, name), default=""
-            )
-            return fill  # type: ignore[no-any-return]
+    if name in draft.private:
+        gap = "  value that stands for a gap, or empty if there are none"
+        draft = _prompt(gap, _read_fill(draft, name), default="")
     return draft
 
 

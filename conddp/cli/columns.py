@@ -136,14 +136,14 @@ class ColumnOptions:
 
 def split_names(entries: Iterable[str], known: Collection[str], *, option: str, what: str = "other ") -> list[str]:
     """Column names of a repeatable option, each entry one name or several with commas between them."""
+    advice = "Check the spelling, and that each column has one role." if what else "Check the spelling."
     names: list[str] = []
     for entry in entries:
         names += [entry] if entry in known else [name.strip() for name in entry.split(",") if name.strip()]
     for name in names:
         if name not in known:
             raise typer.BadParameter(
-                f"{option} names '{name}', which is not among the {len(known)} {what}columns. Check the spelling, and "
-                "that each column has one role."
+                f"{option} names '{name}', which is not among the {len(known)} {what}columns. {advice}"
             )
     if len(set(names)) < len(names):
         raise typer.BadParameter(f"{option} names a column twice.")

@@ -26,11 +26,12 @@ from conddp.cli.options import (
     on_interrupt,
     usage_errors,
 )
-from conddp.cli.terminal import print_json, print_plain, show_progress
+from conddp.cli.terminal import print_json, print_plain, print_prose, show_progress
 
 __all__ = ["fit", "predict", "report"]
 
 COUNTED = "If training had started, the cost is in the ledger and counts as spent. No model was written."
+RESUMABLE = "No model was written. If {} exists, run the same command again to go on at no further cost."
 
 
 def fit(
@@ -59,7 +60,8 @@ def fit(
         ),
     ] = False,
     seed: Annotated[
-        int | None, typer.Option(help="Random seed, for research only: anyone who knows it can remove the noise.")
+        int | None,
+        typer.Option(min=0, help="Random seed, for research only: anyone who knows it can remove the noise."),
     ] = None,
     checkpoint: Annotated[
         Path | None,
@@ -75,7 +77,8 @@ def fit(
     if checkpoint is not None and checkpoint.exists():
         typer.echo(f"Going on with the fit of {checkpoint}, which is paid for.", err=True)
     columns = ColumnOptions(label, label_bounds, public, private, category, drop, unit)
-    with usage_errors(), on_interrupt(COUNTED), show_progress("fitting", after=2.0) as advance:
+    lost = COUNTED if checkpoint is None else RESUMABLE.format(checkpoint)
+    with usage_errors(), on_interrupt(lost), show_progress("fitting", after=2.0) as advance:
         saved = fit_file(
             data,
             columns.read_schema(data, schema),
@@ -93,7 +96,8 @@ def fit(
     if as_json:
         print_json({"model": str(out), "guarantee": str(saved.guarantee), "settings": dict(saved.settings)})
     else:
-        print_plain(f"{saved.guarantee}\n\nModel: {out}")
+        print_prose(f"{saved.guarantee}")
+        print_plain(f"\nModel: {out}")
 
 
 def predict(

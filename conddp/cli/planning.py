@@ -34,6 +34,7 @@ from conddp.cli.terminal import (
     make_design_table,
     print_json,
     print_plain,
+    print_prose,
     print_skipped,
     show_progress,
 )
@@ -97,13 +98,13 @@ def plan(
         print_json({**made.to_json(), "algorithm": made.algorithm, "recommendation": made.recommendation})
         return
     print_plain(make_design_table(made.design))
-    print_plain(f"\n{made.design.improvement.describe()}")
+    print_prose(f"\n{made.design.improvement.describe()}")
     for remark in made.design.list_remarks():
-        print_plain(f"! {remark}")
-    print_plain(f"\n{describe_errors(made.comparison)}")
+        print_prose(f"! {remark}")
+    print_prose(f"\n{describe_errors(made.comparison)}")
     print_plain(make_comparison_table(made.comparison))
     print_skipped(made.comparison.skipped)
-    print_plain(f"\n{made.recommendation}")
+    print_prose(f"\n{made.recommendation}")
     if out:
         print_plain(f"\n{out}")
 
@@ -155,7 +156,7 @@ def compare(
     if as_json:
         print_json(made.to_json())
         return
-    print_plain(describe_errors(made))
+    print_prose(describe_errors(made))
     print_plain(make_comparison_table(made))
     print_skipped(made.skipped)
     if out:

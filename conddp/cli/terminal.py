@@ -24,6 +24,7 @@ __all__ = [
     "make_table",
     "print_json",
     "print_plain",
+    "print_prose",
     "print_skipped",
     "show_progress",
 ]
@@ -169,6 +170,13 @@ def print_plain(what: Any, **options: Any) -> None:
         sys.stdout.reconfigure(errors="replace")
 
     Console().print(what, **{"markup": False, "highlight": False, "soft_wrap": isinstance(what, str), **options})
+
+
+def print_prose(text: str) -> None:
+    """Print text with line breaks between words if it goes to a terminal, and as it is otherwise."""
+    from rich.console import Console
+
+    print_plain(text, soft_wrap=not Console().is_terminal)
 
 
 def print_skipped(skipped: Mapping[str, str]) -> None:

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-__all__ = ["TEXT", "UNKNOWN", "name_type"]
+__all__ = ["BOOLEAN", "TEXT", "UNKNOWN", "name_type"]
 
+BOOLEAN = "true or false"
 TEXT = "text"
 UNKNOWN = "type unknown"
 
@@ -22,7 +23,7 @@ def name_type(kind: Any) -> str:
     if types.is_dictionary(kind):
         return f"category, stored as {name_type(kind.value_type)}"
     for holds, word in (
-        (types.is_boolean, "true or false"),
+        (types.is_boolean, BOOLEAN),
         (types.is_integer, "whole number"),
         (types.is_floating, "number"),
         (types.is_decimal, "decimal number"),
