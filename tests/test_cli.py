@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,11 @@ def test_help_names_every_command_and_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "reproduce" in done.stdout and "data" in done.stdout
+
+
+def test_the_version_is_printed() -> None:
+    result = runner.invoke(cli.app, ["--version"])
+    assert result.exit_code == 0 and result.stdout == f"conddp {version('conddp')}\n"
 
 
 def test_all_data_sets_are_listed() -> None:
@@ -213,6 +219,13 @@ def test_from_a_table_to_predictions(table: Path, tmp_path: Path) -> None:
     assert "(1, 1e-06)-differentially private" in " ".join(fitted.stdout.split())
     predicted = runner.invoke(cli.app, ["predict", str(model), str(table), "--out", str(out)])
     assert "200 predictions" in predicted.stdout
+    kept = tmp_path / "kept.csv"
+    keeping = ["predict", str(model), str(table), "--out", str(kept), "--keep", "town,age", "--keep", "price"]
+    assert runner.invoke(cli.app, keeping).exit_code == 0
+    lines = kept.read_text().splitlines()
+    assert lines[0] == '"town","age","price","price_predicted"' and len(lines) == 201
+    unknown = runner.invoke(cli.app, [*keeping[:-1], "prices", "--force"])
+    assert unknown.exit_code == 2 and "--keep names 'prices'" in " ".join(unknown.output.split())
     values = pyarrow.parquet.read_table(out)["price_predicted"].to_numpy()
     assert values.shape == (200,) and values.min() >= 0 and values.max() <= 500
 
