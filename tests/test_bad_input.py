@@ -67,7 +67,12 @@ BAD_INPUT: list[tuple[str, list[str], int, str]] = [
         2,
         "valid number",
     ),
-    ("delta 0", ["fit", "{table}", "--schema", "{schema}", "--delta", "0", "--out", "{dir}/m"], 2, "strictly between"),
+    (
+        "delta 0",
+        ["fit", "{table}", "--schema", "{schema}", "--delta", "0", "--out", "{dir}/m"],
+        1,
+        "no algorithm protects private columns with delta = 0",
+    ),
     ("delta 1", ["fit", "{table}", "--schema", "{schema}", "--delta", "1", "--out", "{dir}/m"], 2, "strictly between"),
     (
         "bounds",

@@ -427,6 +427,22 @@ def test_no_budget_is_spent_on_columns_that_cannot_be_described(tmp_path: Path) 
     assert PrivacyLedger.load(ledger).spent == PrivacyBudget(0.0, 0.0)
 
 
+def test_a_pure_algorithm_needs_no_delta(table: Path, tmp_path: Path) -> None:
+    columns = ["--label", "price", "--label-bounds", "0,500", "--public", "rooms,age", "--delta", "0"]
+    for algorithm in ("rr-on-bins", "auto"):
+        out = tmp_path / algorithm
+        result = runner.invoke(cli.app, ["fit", str(table), *columns, "--algorithm", algorithm, "--out", str(out)])
+        assert result.exit_code == 0, result.output
+        assert load_model(out).guarantee.delta == 0.0
+    refused = runner.invoke(cli.app, ["fit", str(table), *columns, "--algorithm", "mean", "--out", str(tmp_path / "m")])
+    assert refused.exit_code == 2 and "strictly between 0 and 1" in " ".join(refused.output.split())
+    few = ["--algorithm", "auto", "--algorithm", "mean", "--epsilon", "1", "--workers", "1"]
+    compared = runner.invoke(cli.app, ["compare", str(table), *columns, *few])
+    assert compared.exit_code == 0 and "not tried: mean: it needs a delta above 0." in compared.stdout
+    audited = runner.invoke(cli.app, ["audit", "rr-on-bins", "mean", "--delta", "0", "--fits", "6"])
+    assert audited.exit_code == 0 and "not audited: mean" in audited.stdout
+
+
 def test_a_plan_goes_with_its_own_model_only(table: Path, schema: Path, tmp_path: Path) -> None:
     plan, model = tmp_path / "plan.json", tmp_path / "model"
     options = ["--schema", str(schema)]
@@ -445,7 +461,7 @@ def test_a_plan_goes_with_its_own_model_only(table: Path, schema: Path, tmp_path
         (("comparison", "errors", "auto"), [[0.0] * 11] * 5),
         (("comparison", "errors", "auto"), [[1.0] * 11]),
         (("comparison", "constant"), []),
-        (("comparison", "delta"), 0),
+        (("comparison", "delta"), 1),
         (("design", "rank"), 0),
         (("design", "singular_values"), []),
         (("design", "conditioned_cost"), -1.0),
