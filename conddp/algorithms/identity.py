@@ -26,7 +26,13 @@ def list_settings(*settings: object) -> list[bytes]:
 def list_public(records: Records) -> Iterator[bytes]:
     """Declared bounds, public cells and units. Names of features make no difference to a fit."""
     yield repr((records.schema.label, records.schema.private_bounds)).encode()
-    yield _to_bytes(records.public.values)
+    sparse = records.public.sparse
+    if sparse is None:
+        yield _to_bytes(records.public.values)
+    else:  # in canonical form
+        yield repr(("csr", sparse.shape)).encode()
+        for part in (sparse.indptr.astype(np.int64), sparse.indices.astype(np.int64), sparse.data):
+            yield _to_bytes(part)
     if records.units is not None:
         yield repr(records.units.max_rows).encode()
         yield _to_bytes(records.units.codes)

@@ -131,7 +131,7 @@ class FitRequest:
         finally:  # also after a failure: what was paid for may have been seen by a callback
             paid = [] if self._recorded else [entry for entry in ledger.entries if entry.cost.epsilon]
             for entry in paid[-1:]:
-                table = Fingerprint.of(records.public.values)
+                table = Fingerprint.of(records.public.matrix)
                 warn_of_joint_cost(entry, table, self.neighbouring, stacklevel=3)
 
     def _resolve_neighbouring(self) -> Neighbouring:
