@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from conddp.data.parts import PublicFeatures
 from conddp.errors import SchemaError
 from conddp.features.row_weights import RowWeights
-from conddp.features.standardization import Standardization
+from conddp.features.standardization import Standardization, choose_signs, is_large
 
 __all__ = ["PrincipalAxes"]
 
@@ -54,6 +54,8 @@ class PrincipalAxes:
         keep = np.flatnonzero(squared > max(squared[-1] if d else 0.0, 0.0) * tolerance**2)[::-1]
         if not len(keep) and not constant:
             raise SchemaError("every public column is zero. There is nothing to learn from; add a column.")
+        if is_large(public_features):  # the same directions whether features are stored as sparse or dense
+            rotation = rotation * choose_signs(rotation)
         slopes = rotation[:, keep] / np.sqrt(squared[keep]) * (moments.varies / moments.scale)[:, None]
         variances = squared[keep] / (squared[keep].mean() if len(keep) else 1.0)
         return cls(moments.center, slopes, variances)

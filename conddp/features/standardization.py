@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from conddp.data.parts import Matrix, PublicFeatures, SparseMatrix, require_public
 from conddp.errors import SchemaError
 
-__all__ = ["Standardization", "is_large"]
+__all__ = ["Standardization", "choose_signs", "is_large"]
 
 ROWS_AT_ONCE = 65536  # rows per block when the Gram matrix is summed or features are multiplied by C
 SPARSE_ROWS_AT_ONCE = 2**18  # same, for sparse products, whose results take more memory than their rows
@@ -26,7 +26,20 @@ def is_large(public_features: PublicFeatures) -> bool:
     numbers as dense features, bit for bit.
     """
     n, d = public_features.shape
-    return n * d > LARGEST_IN_MEMORY
+    return exceeds_memory(n, d)
+
+
+def exceeds_memory(num_records: int, num_columns: int) -> bool:
+    """Same as :func:`is_large`, for given numbers of records and columns."""
+    return num_records * num_columns > LARGEST_IN_MEMORY
+
+
+def choose_signs(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Signs that make the largest entry of every column positive. Eigenvectors have arbitrary signs otherwise."""
+    if not vectors.size:
+        return np.ones(vectors.shape[1])
+    largest = np.take_along_axis(vectors, np.argmax(np.abs(vectors), axis=0)[None], axis=0)[0]
+    return np.where(largest < 0, -1.0, 1.0)
 
 
 @dataclass(frozen=True)
