@@ -7,7 +7,9 @@ are computed once, in small blocks.
 """
 
 import math
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -24,6 +26,7 @@ __all__ = ["ConditionedRows"]
 
 Vector = NDArray[np.float64]
 
+MOST_THREADS = 8
 DIRECTIONS_AT_ONCE = 64  # a matrix of 4,000 rows and as many columns as this fits into the processor cache
 
 
@@ -167,12 +170,18 @@ class ConditionedRows:
         ]
         parts = [np.ascontiguousarray(self.matrix[:, first:last]) for _, first, last in tiles]
         squared = np.zeros((len(self), len(starts)))
-        for span in list_blocks(len(self)):
+
+        def measure(span: slice) -> None:
             columns = self.get_columns(span)
             for (group, first, last), part in zip(tiles, parts, strict=True):
                 rows = columns @ part
                 rows += self.offset[first:last]
                 squared[span, group] += np.einsum("ij,ij->i", rows, rows)
+
+        # Sparse products run on one core each and release the interpreter's lock. Dense products use all cores.
+        workers = min(MOST_THREADS, os.cpu_count() or 1) if isinstance(self.columns, csr_array) else 1
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(measure, list_blocks(len(self))))
         return squared
 
     @cached_property

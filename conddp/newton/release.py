@@ -171,8 +171,7 @@ def release_residuals(
     """
     n, k = rows.num_records, rows.num_directions
     weights, total_weight = rows.weights, rows.total_weight
-    most, rounding = neighbouring.sensitivity(query.clip_norm), 0.0
-    distances: tuple[Vector, ...] = ()
+    most, rounding, together = neighbouring.sensitivity(query.clip_norm), 0.0, math.inf
     passing = rows.start_pass(coefficients, query.direction_weights)
     if isinstance(rows, PublicRows):
         stride = BLOCK_SIZE * max(1, n // BLOCK_SIZE // BLOCKS_FOR_CURVATURE)
@@ -185,7 +184,11 @@ def release_residuals(
         total, square, facts = run_pass(sum_block, label)
         farthest = facts.farthest if facts.farthest <= most else most  # also if it is NaN
         curvature = passing.finish_squares(np.asarray(facts.curvature)) / facts.weight_sampled
-        distances, rounding = facts.distances, passing.bound_rounding(facts.magnitudes)
+        rounding = passing.bound_rounding(facts.magnitudes)
+        if weights is not None:
+            distances = np.concatenate(facts.distances) * weights.values
+            beside = query.square_weight * query.clip_norm * weights.unit_totals
+            together = rows.bound_unit_move(distances, query.direction_weights, beside=beside)
     else:
 
         def sum_private(span: slice, labels: Vector) -> tuple[Vector, float]:
@@ -197,14 +200,8 @@ def release_residuals(
     # At least the clip norm, so that the noise covers rounding errors of sums with terms as large as the clip norm.
     sensitivity = math.hypot(max(farthest, query.clip_norm), query.square_weight * query.clip_norm)
     if weights is not None:
-        together = max(1.0, weights.largest_total) * math.hypot(most, query.square_weight * query.clip_norm)
-        if isinstance(rows, PublicRows):
-            bound = rows.bound_unit_move(
-                np.concatenate(distances) * weights.values,
-                query.direction_weights,
-                beside=query.square_weight * query.clip_norm * weights.unit_totals,
-            )
-            together = bound if bound <= together else together  # also if it is NaN
+        most = max(1.0, weights.largest_total) * math.hypot(most, query.square_weight * query.clip_norm)
+        together = together if together <= most else most  # also if it is NaN
         sensitivity = max(together, math.hypot(query.clip_norm, query.square_weight * query.clip_norm))
     sensitivity += rounding
     noise_std = sensitivity / mu

@@ -149,7 +149,8 @@ def train(
         return xp.asarray(column, dtype=parameters.dtype, device=parameters.device)
 
     clip_norm = per_configuration(plan.clip_norm)
-    together = (1.0 if weights is None else max(1.0, weights.largest_total)) * (1.0 + inputs.rounding)
+    together = 1.0 if weights is None else max(1.0, weights.largest_total)
+    together *= 1.0 + inputs.rounding
     sensitivity = neighbouring.sensitivity(clip_norm) * together
     noise_std = per_configuration(plan.noise_multiplier) * clip_norm * together
     sampler = PoissonSampler(
