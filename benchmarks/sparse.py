@@ -107,8 +107,9 @@ def run_fit(name: str, n: int, d: int) -> None:
     stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in SECONDS.items())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(
-        f"{name:16} fit {fitted:7.1f} s ({busy:.1f} s of processor time), prediction {predicted:5.2f} s, test R2 {1 - error:.4f}, peak memory "
-        f"{peak:.2f} GB ({own:.2f} GB before the fit)" + (f"\n{'':16} of which {stages}" if stages else ""),
+        f"{name:16} fit {fitted:7.1f} s ({busy:.1f} s of processor time), prediction {predicted:5.2f} s, "
+        f"test R2 {1 - error:.4f}, peak memory {peak:.2f} GB ({own:.2f} GB before the fit)"
+        + (f"\n{'':16} of which {stages}" if stages else ""),
         flush=True,
     )
 

@@ -109,6 +109,8 @@ def test_a_fit_on_sparse_features_is_that_on_dense_ones(case: str, size: str, fi
     assert expected.std() > 0.1 or case == "mean"
     assert models[1].predict(dense.public) == pytest.approx(expected, abs=TOLERANCE)
     assert models[1].predict(sparse.public) == pytest.approx(expected, abs=TOLERANCE)
+    if size == "in memory":
+        assert np.array_equal(models[1].parameters, models[0].parameters)
     if case.startswith("cond-newton") or case == "auto":
         for first, second in zip(*(model.compute_linear_coefficients() for model in models), strict=True):
             precision = 1e-8 if fit_intercept else 1e-7  # columns are not centred without an intercept
