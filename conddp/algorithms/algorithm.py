@@ -21,7 +21,6 @@ from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.checkpoint import Checkpoint
 from conddp.privacy.composition import check_cost
 from conddp.privacy.events import check_event, expect_event
-from conddp.privacy.fingerprint import Fingerprint
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.locked import Locked
 from conddp.privacy.neighbouring import Neighbouring
@@ -149,7 +148,7 @@ class Algorithm(ABC):
         if self.needs_dense(schema, head):
             records.public.check_dense()
         ledger = ledger or PrivacyLedger(cost, neighbouring=neighbouring, unit=schema.unit)
-        table = None if ledger.path is None else Fingerprint.of(records.public.matrix)
+        table = None if ledger.path is None else records.fingerprint
         unit_digest = "" if records.units is None else records.units.digest
         if not self.ignores_units:
             records = records.arrange()

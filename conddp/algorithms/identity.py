@@ -25,7 +25,9 @@ def list_settings(*settings: object) -> list[bytes]:
 
 def list_public(records: Records) -> Iterator[bytes]:
     """Declared bounds, public cells and units. Names of features make no difference to a fit."""
-    yield repr((records.schema.label, records.schema.private_bounds)).encode()
+    label = records.schema.label
+    declared = f"Column(name={label.name!r}, role={label.role!r}, bounds={label.bounds!r})"
+    yield f"({declared}, {records.schema.private_domains!r})".encode()
     sparse = records.public.sparse
     if sparse is None:
         yield _to_bytes(records.public.values)
@@ -33,6 +35,8 @@ def list_public(records: Records) -> Iterator[bytes]:
         yield repr(("csr", sparse.shape)).encode()
         for part in (sparse.indptr.astype(np.int64), sparse.indices.astype(np.int64), sparse.data):
             yield _to_bytes(part)
+    if records.public.groups is not None:
+        yield _to_bytes(records.public.groups)
     if records.units is not None:
         yield repr(records.units.max_rows).encode()
         yield _to_bytes(records.units.codes)

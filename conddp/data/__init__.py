@@ -1,8 +1,10 @@
 """Data loading: schemas, types for public and private columns, file readers, and scaling by declared bounds."""
 
+from conddp.data.column import Column, Kind, Role
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers, require_public
 from conddp.data.passes import BLOCK_SIZE, Executor, Sliceable, list_blocks, run_in_order, run_pass, use_executor
-from conddp.data.readers import load_features, load_public, load_records, load_units, read_column_types
+from conddp.data.public_table import PublicTable
+from conddp.data.readers import read_column_types, read_table, stream_table
 from conddp.data.records import Records
 from conddp.data.scaling import (
     bound_label_move,
@@ -13,16 +15,18 @@ from conddp.data.scaling import (
     scale_label,
     scale_private,
 )
-from conddp.data.schema import Column, Role, Schema
+from conddp.data.schema import Schema
 from conddp.data.units import Units
 
 __all__ = [
     "BLOCK_SIZE",
     "Column",
     "Executor",
+    "Kind",
     "Labels",
     "PrivateFeatures",
     "PublicFeatures",
+    "PublicTable",
     "Records",
     "Role",
     "Schema",
@@ -33,12 +37,10 @@ __all__ = [
     "bound_label_move",
     "largest_private",
     "list_blocks",
-    "load_features",
-    "load_public",
-    "load_records",
-    "load_units",
     "private_unit",
     "read_column_types",
+    "read_table",
+    "stream_table",
     "require_public",
     "restore_label",
     "run_in_order",
