@@ -44,7 +44,8 @@ def describe_columns(schema: Schema, encoding: Encoding | None = None) -> Sectio
 
 def _describe_encoding(encoding: Encoding) -> Table:
     rows = tuple((each.column, each.kind.value, f"{len(each.features):,}", each.remark) for each in encoding.columns)
-    return Table("How public columns became features", ("column", "kind", "features", "what was done"), rows, num_text=4)
+    heads = ("column", "kind", "features", "what was done")
+    return Table("How public columns became features", heads, rows, num_text=4)
 
 
 def _describe_unit(schema: Schema) -> str:
