@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from conddp.algorithms import Algorithm, FitRequest
 from conddp.bounds import Bounds
-from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures, as_column, as_matrix, as_numbers
+from conddp.data.column import Column
+from conddp.data.parts import Domain, Labels, PrivateFeatures, PublicFeatures, as_column, as_matrix, as_numbers
 from conddp.data.records import Records
 from conddp.data.units import Units
 from conddp.errors import PrivacyWarning, SchemaError
@@ -175,8 +176,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         self._unit_place = None
         X, units = self._take_units(X, unit)
         features = self._read_features(X, reset=True)
-        self._private, private_bounds = self._locate_private_columns()
-        public, private = self._split(features, private_bounds)
+        self._private, domains = self._locate_private_columns()
+        public, private = self._split(features, domains)
         name = getattr(y, "name", None)
         label = Labels(_read_label(y, type(self).__name__), bounds, name if isinstance(name, str) and name else "label")
         check_consistent_length(features, label.values, *([] if units is None else [units.codes]))
@@ -193,7 +194,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         self.diagnostics_ = result.diagnostics
         self.transcript_ = result.transcript
         self.ledger_ = result.ledger
-        if result.model.head.linear_in is Linearity.COLUMNS:
+        numbers = all(isinstance(domain, Bounds) for domain in result.model.private_domains)
+        if result.model.head.linear_in is Linearity.COLUMNS and numbers:
             of_public, of_private, self.intercept_ = result.model.compute_linear_coefficients()
             self.coef_ = np.empty(self.n_features_in_)
             self.coef_[self._public_positions()] = of_public
@@ -223,8 +225,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             label_bounds=(guarantee.label_bounds.low, guarantee.label_bounds.high),
             head=result.model.head,
             private_columns={
-                name: (bounds.low, bounds.high)
-                for name, bounds in zip(schema.private, schema.private_bounds, strict=True)
+                name: (domain.low, domain.high) if isinstance(domain, Bounds) else list(domain.names)
+                for name, domain in zip(schema.private, schema.private_domains, strict=True)
             },
             unit=schema.unit,
             fit_intercept=result.model.has_constant,
@@ -260,7 +262,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         """Predict in the units of the label, clamped to its bounds. No cost, because the model is already released."""
         check_is_fitted(self, "model_")
         features = self._read_features(self._drop_unit(X), reset=False)
-        return self.model_.predict(*self._split(features, self.model_.private_bounds))
+        return self.model_.predict(*self._split(features, self.model_.private_domains))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R² of the predictions, as scikit-learn defines it.
@@ -367,15 +369,15 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         """Names for error messages and the guarantee; columns of arrays are named x0, x1, ..."""
         return [str(name) for name in getattr(self, "feature_names_in_", [f"x{label}" for label in self._labels])]
 
-    def _locate_private_columns(self) -> tuple[list[int], tuple[Bounds, ...]]:
-        """Positions and bounds of the private columns."""
+    def _locate_private_columns(self) -> tuple[list[int], tuple[Domain, ...]]:
+        """Positions of the private columns and what is declared of them."""
         names = self._names()
         keys: dict[Any, int] = {name: position for position, name in enumerate(names)}
         # Positions are accepted only if they cannot be confused with the column labels of a table.
         keys |= {label: position for position, label in enumerate(self._labels)}
         if all(isinstance(label, str) for label in self._labels):
             keys |= {place: position for position, place in enumerate(self._places)}
-        positions, bounds = [], []
+        positions, domains = [], []
         if not isinstance(self.private_columns or {}, Mapping):
             raise SchemaError(
                 "private_columns must give each private column its range, {name: (low, high)}, "
@@ -385,16 +387,16 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             if isinstance(key, bool) or key not in keys:
                 raise SchemaError(f"private column {key!r} is not among the features, of which there are {len(names)}.")
             positions.append(keys[key])
-            bounds.append(Bounds.of(pair, column=names[positions[-1]]))
+            domains.append(Column.private(names[positions[-1]], pair).domain)
         if len(set(positions)) < len(positions):
             raise SchemaError("private_columns names a column twice, by name and by position.")
-        return positions, tuple(bounds)
+        return positions, tuple(domains)
 
     def _public_positions(self) -> list[int]:
         return [position for position in range(self.n_features_in_) if position not in self._private]
 
     def _split(
-        self, features: NDArray[Any], private_bounds: tuple[Bounds, ...]
+        self, features: NDArray[Any], domains: tuple[Domain, ...]
     ) -> tuple[PublicFeatures, PrivateFeatures | None]:
         """Split the features by role."""
         names, public = self._names(), self._public_positions()
@@ -402,7 +404,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         if not self._private:
             return part, None
         private_names = tuple(names[position] for position in self._private)
-        return part, PrivateFeatures(features[:, self._private], private_bounds, private_names)
+        return part, PrivateFeatures(features[:, self._private], domains, private_names)
 
     def __sklearn_clone__(self) -> "PrivateRegressor":
         """Clone as scikit-learn does, but share the ledger and the random state: a copied generator repeats noise."""

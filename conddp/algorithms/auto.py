@@ -112,7 +112,7 @@ class Auto(Algorithm):
         Privacy
             Reads public columns, the unit column, names and n only: no cost.
         """
-        if schema.private and head.linear_in is not Linearity.COLUMNS:
+        if schema.private and head.linear_in is Linearity.NOTHING:
             return Choice(
                 CondDP(),
                 "some columns are private and the head is not linear: it conditions the public columns and clips "

@@ -1,12 +1,16 @@
-"""Data loading: schemas, types for public and private columns, file readers, and scaling by declared bounds."""
+"""Data loading: schemas, types for public and private columns, file readers, and scaling by what is declared."""
 
 from conddp.data.column import Column, Kind, Role
-from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers, require_public
+from conddp.data.parts import Domain, Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers, require_public
 from conddp.data.passes import BLOCK_SIZE, Executor, Sliceable, list_blocks, run_in_order, run_pass, use_executor
+from conddp.data.private_cells import read_private, read_private_columns
 from conddp.data.readers import load_features, load_public, load_records, load_units, read_column_types
 from conddp.data.records import Records
 from conddp.data.scaling import (
+    PrivateSpan,
     bound_label_move,
+    code_categories,
+    count_private_features,
     largest_private,
     private_unit,
     restore_label,
@@ -20,10 +24,12 @@ from conddp.data.units import Units
 __all__ = [
     "BLOCK_SIZE",
     "Column",
+    "Domain",
     "Executor",
     "Kind",
     "Labels",
     "PrivateFeatures",
+    "PrivateSpan",
     "PublicFeatures",
     "Records",
     "Role",
@@ -33,6 +39,8 @@ __all__ = [
     "as_matrix",
     "as_numbers",
     "bound_label_move",
+    "code_categories",
+    "count_private_features",
     "largest_private",
     "list_blocks",
     "load_features",
@@ -41,6 +49,8 @@ __all__ = [
     "load_units",
     "private_unit",
     "read_column_types",
+    "read_private",
+    "read_private_columns",
     "require_public",
     "restore_label",
     "run_in_order",

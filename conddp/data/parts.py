@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp.bounds import Bounds
+from conddp.categories import Categories
 from conddp.errors import PrivateDataLeak, SchemaError
 
 __all__ = [
+    "Domain",
     "Labels",
     "PrivateFeatures",
     "PublicFeatures",
@@ -27,9 +29,10 @@ __all__ = [
 ]
 
 Matrix = NDArray[np.floating[Any]]
+Domain = Bounds | Categories  # what is declared of a private column
 
 
-def as_numbers(values: object, *, what: str, finite: bool = True) -> Matrix:
+def as_numbers(values: object, *, what: str, finite: bool = True, gaps: bool = False) -> Matrix:
     """Convert values to a float array, or raise a :class:`SchemaError` that names ``what`` but no value.
 
     Numbers beyond the range of floating point become infinite.
@@ -46,6 +49,8 @@ def as_numbers(values: object, *, what: str, finite: bool = True) -> Matrix:
         Name for error messages.
     finite : bool
         Whether to refuse infinite values too. Private values are clamped to their bounds instead.
+    gaps : bool
+        Whether to return missing values as NaN instead of refusing them.
     """
     if isinstance(values, np.ma.MaskedArray):
         raise SchemaError(
@@ -67,6 +72,8 @@ def as_numbers(values: object, *, what: str, finite: bool = True) -> Matrix:
     if array.dtype not in (np.float32, np.float64):
         with np.errstate(over="ignore"):
             array = array.astype(np.float64)
+    if gaps and not finite:
+        return array
     if np.isnan(array).any() or (finite and not np.isfinite(array).all()):
         raise SchemaError(
             f"{what} contains {'NaN or infinity' if finite else 'NaN'}. Impute or drop such records by a rule that "
@@ -129,14 +136,14 @@ def as_matrix(table: nw.DataFrame[Any], *, finite: bool = True) -> Matrix:
     return np.column_stack([as_column(series, what=f"column '{name}'", finite=finite) for name, series in pairs])
 
 
-def as_column(series: nw.Series[Any], *, what: str, finite: bool = True) -> Matrix:
+def as_column(series: nw.Series[Any], *, what: str, finite: bool = True, gaps: bool = False) -> Matrix:
     """Convert a column of a table to numbers, or raise a :class:`SchemaError` that names ``what`` but no value."""
     kind = series.dtype
     if isinstance(kind, (nw.Datetime, nw.Date, nw.Time, nw.Duration)):
         raise _refuse_times(what)
     if not (kind.is_numeric() or kind in (nw.Boolean, nw.Object)):
         raise SchemaError(f"{what} holds {type(kind).__name__} where a number is expected. Encode it as numbers.")
-    return as_numbers(series.to_numpy(), what=what, finite=finite)
+    return as_numbers(series.to_numpy(), what=what, finite=finite, gaps=gaps)
 
 
 @dataclass(frozen=True)
@@ -168,13 +175,24 @@ class PublicFeatures:
 
 @dataclass(frozen=True)
 class PrivateFeatures:
-    """Private columns as an array of shape (n, d), with declared bounds. The repr never shows a value.
+    """Private columns as an array of shape (n, d), with declared bounds or categories. The repr never shows a value.
 
-    Infinite values are clamped to the bounds at once; other values outside are clamped by the algorithms.
+    Infinite numbers are clamped to the bounds at once; other numbers outside are clamped by the algorithms. The value
+    of a category is its place among the declared ones, counted from 0. Anything else is stored as -1 and stands for
+    none of them.
+
+    Parameters
+    ----------
+    values : array of shape (n, d)
+        Numbers, and places of categories.
+    domains : tuple of Bounds or Categories
+        What is declared of each column.
+    names : tuple of str
+        Names of the columns.
     """
 
     values: Matrix = field(repr=False)
-    bounds: tuple[Bounds, ...]
+    domains: tuple[Domain, ...]
     names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -182,17 +200,21 @@ class PrivateFeatures:
 
     def __getitem__(self, index: Any) -> "PrivateFeatures":
         """Select records by slice or by positions."""
-        return PrivateFeatures(self.values[index], self.bounds, self.names)
+        return PrivateFeatures(self.values[index], self.domains, self.names)
 
     def __post_init__(self) -> None:
         _set_matrix(self, "private")
-        if len(self.bounds) != self.values.shape[1]:
+        object.__setattr__(self, "domains", tuple(self.domains))
+        if len(self.domains) != self.values.shape[1]:
             raise SchemaError(
-                f"expected one pair of bounds for each of {self.values.shape[1]} private columns, "
-                f"got {len(self.bounds)}."
+                f"expected bounds or categories for each of {self.values.shape[1]} private columns, "
+                f"got {len(self.domains)}."
             )
-        if np.isinf(self.values).any():
-            columns = [_clamp_infinite(self.values[:, place], bounds) for place, bounds in enumerate(self.bounds)]
+        if any(isinstance(domain, Categories) for domain in self.domains) or np.isinf(self.values).any():
+            columns = [
+                _read_places(column, domain) if isinstance(domain, Categories) else _clamp_infinite(column, domain)
+                for column, domain in zip(self.values.T, self.domains, strict=True)
+            ]
             object.__setattr__(self, "values", np.column_stack(columns))
 
     def __repr__(self) -> str:
@@ -264,6 +286,12 @@ def _clamp_infinite(values: Matrix, bounds: Bounds) -> Matrix:
     """Replace infinite values by the bound that they exceed."""
     infinite = np.isinf(values)
     return np.where(infinite, bounds.clamp(values), values) if infinite.any() else values
+
+
+def _read_places(values: Matrix, categories: Categories) -> Matrix:
+    """Replace everything that is not the place of a category by -1."""
+    known = (values >= 0) & (values < len(categories)) & (values == np.floor(values))
+    return np.where(known, values, -1.0).astype(values.dtype, copy=False)
 
 
 def _describe(part: PublicFeatures | PrivateFeatures) -> str:

@@ -17,6 +17,7 @@ import narwhals as nw
 import numpy as np
 
 from conddp.data.parts import PrivateFeatures, PublicFeatures, as_matrix
+from conddp.data.private_cells import read_private_columns
 from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.data.units import Units
@@ -45,11 +46,7 @@ def load_features(path: str | Path, schema: Schema) -> tuple[PublicFeatures, Pri
     if len(table) == 0:
         raise SchemaError("the table has no rows.")
     public = as_matrix(table.select(list(schema.public))) if schema.public else np.empty((len(table), 0))
-    private = None
-    if schema.private:
-        values = as_matrix(table.select(list(schema.private)), finite=False)
-        private = PrivateFeatures(values, schema.private_bounds, schema.private)
-    return PublicFeatures(public, schema.public), private
+    return PublicFeatures(public, schema.public), read_private_columns(table, schema.private_columns)
 
 
 def load_public(path: str | Path, schema: Schema) -> PublicFeatures:

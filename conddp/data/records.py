@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from conddp._validate import in_range
 from conddp.data.parts import Labels, Matrix, PrivateFeatures, PublicFeatures, as_matrix
+from conddp.data.private_cells import read_private_columns
 from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.errors import PrivateDataLeak, SchemaError
@@ -52,8 +53,8 @@ class Records:
 
     @property
     def schema(self) -> Schema:
-        """Names, roles and declared bounds of the columns, which are all public."""
-        private = {} if self.private is None else dict(zip(self.private.names, self.private.bounds, strict=True))
+        """Names, roles and declared bounds and categories of the columns, which are all public."""
+        private = {} if self.private is None else dict(zip(self.private.names, self.private.domains, strict=True))
         return Schema.of(
             label=self.label.name,
             label_bounds=self.label.bounds,
@@ -84,11 +85,7 @@ class Records:
 
         return cls(
             public=PublicFeatures(read(schema.public, finite=True), schema.public),
-            private=(
-                PrivateFeatures(read(schema.private, finite=False), schema.private_bounds, schema.private)
-                if schema.private
-                else None
-            ),
+            private=read_private_columns(table, schema.private_columns),
             label=Labels(read([schema.label.name], finite=False)[:, 0], schema.label_bounds, schema.label.name),
             units=(
                 None

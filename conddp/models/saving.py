@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from conddp.data.scaling import count_private_features
 from conddp.data.schema import Schema
 from conddp.errors import CondDPError, LedgerError, PrivacyError, SchemaError
 from conddp.heads import HEADS, Head
@@ -161,10 +162,12 @@ def _make_result(record: Mapping[str, Any], folder: Path) -> FitResult:
     schema = Schema.from_toml(decode(str, record["schema"], "schema"))
     head = _make_head(record["head"])
     has_constant = decode(bool, record["has_constant"], "has_constant")
-    layout = head.layout(len(schema.public) + has_constant, len(schema.private))
+    layout = head.layout(
+        len(schema.public) + has_constant, count_private_features(schema.private_domains, center=has_constant)
+    )
     parameters = _read_weights(folder, layout, record["weights"])
     loss = LOSSES[record["loss"]]
-    model = FittedModel(head, layout, parameters, has_constant, schema.label_bounds, schema.private_bounds, loss)
+    model = FittedModel(head, layout, parameters, has_constant, schema.label_bounds, schema.private_domains, loss)
     transcript = Transcript.from_json(record["transcript"])
     order = decode(tuple[str, ...], record["feature_order"], "feature_order")
     require(
@@ -173,7 +176,7 @@ def _make_result(record: Mapping[str, Any], folder: Path) -> FitResult:
     )
     diagnostics = Diagnostics.from_json(record["diagnostics"])
     require(
-        len(diagnostics.coefficient_deviations) in (0, len(schema.public) + len(schema.private) + 1),
+        len(diagnostics.coefficient_deviations) in (0, len(schema.public) + len(schema.private_terms) + 1),
         "diagnostics do not list a standard deviation for every coefficient",
     )
     ledger = PrivacyLedger.load(folder / LEDGER)

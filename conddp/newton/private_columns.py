@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp.data.passes import run_pass
+from conddp.data.scaling import PrivateSpan
 from conddp.features.row_weights import RowWeights
 from conddp.features.whitening import WhitenedRows
 from conddp.privacy.neighbouring import Neighbouring
@@ -107,31 +108,47 @@ class PrivateRows:
         return int(self.values.shape[1])
 
 
-def bound_moments(row_length: float, private_length: float, neighbouring: Neighbouring) -> float:
+def bound_moments(row_length: float, private_length: float, diameter: float, neighbouring: Neighbouring) -> float:
     r"""Bound the L2 sensitivity of the second moments of private columns.
 
-    With :math:`|q| \le r` and :math:`|\bar u| \le B`, replacing q by q' changes both sums together by at most the
-    square root of :math:`B^2 |q - q'|^2 + |q q^\top - q' q'^\top|^2`. The maximum of this expression is attained when q
-    and q' both have length r and the cosine of the angle between them is :math:`\max(-1, -B^2 / 2 r^2)`. It is
-    :math:`4 r^2 B^2` if :math:`B^2 \ge 2 r^2`, and :math:`2 r^4 + 2 r^2 B^2 + B^4 / 2` otherwise. Setting the
-    contribution of a record to zero changes the sums by at most the square root of :math:`r^2 B^2 + r^4`.
+    Let :math:`|q| \le r`, :math:`|q - q'| \le D` and :math:`|\bar u| \le B`. Replacing q by q' changes both sums
+    together by at most the square root of :math:`B^2 |q - q'|^2 + |q q^\top - q' q'^\top|^2`. Write
+    :math:`a = |q|^2`, :math:`b = |q'|^2` and :math:`t = |q - q'|^2`. The second term is
+    :math:`(a - b)^2 / 2 + (a + b) t - t^2 / 2`, which is convex in (a, b). For a given :math:`t = r^2 x^2` it is
+    therefore largest at an extreme point of the possible (a, b). Either both vectors have length r, or they are
+    collinear and one of them has length r. It is then :math:`r^4 x^2 \max(2 - x^2 / 2, (2 - x)^2)`. Together with the
+    first term, this increases in x up to :math:`x^2 = \min(4, 2 + B^2 / r^2)` and decreases from there, so the bound is
+    attained at the smaller of this x and :math:`D / r`. Setting the contribution of a record to zero changes the sums
+    by at most the square root of :math:`r^2 B^2 + r^4`.
+
+    Parameters
+    ----------
+    row_length : float
+        Largest length B of a public row.
+    private_length : float
+        Largest length r of the private features of a record.
+    diameter : float
+        Largest distance D between the private features of two records. Values above 2r have no effect.
+    neighbouring : Neighbouring
+        Neighbouring relation.
 
     Examples
     --------
-    >>> bound_moments(2.0, 1.0, Neighbouring.REPLACE), bound_moments(0.0, 1.0, Neighbouring.ZERO_OUT)
+    >>> bound_moments(2.0, 1.0, 2.0, Neighbouring.REPLACE), bound_moments(0.0, 1.0, 2.0, Neighbouring.ZERO_OUT)
     (4.0, 1.0)
     """
+    B, r = row_length, private_length
     if neighbouring is Neighbouring.ZERO_OUT:
-        return math.hypot(private_length * row_length, private_length**2)
-    cosine = max(-1.0, -(row_length**2) / (2 * private_length**2))
-    return private_length * math.sqrt(2 * row_length**2 * (1 - cosine) + 2 * private_length**2 * (1 - cosine**2))
+        return math.hypot(r * B, r**2)
+    x = min(diameter / r, 2.0, math.sqrt(2 + (B / r) ** 2))
+    return r * x * math.sqrt(B**2 + r**2 * max(2 - x**2 / 2, (2 - x) ** 2))
 
 
 @np.errstate(all="ignore")  # warnings must not depend on private values
 def release_moments(
     public: WhitenedRows,
     private: NDArray[np.float64],
-    largest: NDArray[np.float64],
+    span: PrivateSpan,
     *,
     mu: float,
     neighbouring: Neighbouring,
@@ -151,9 +168,9 @@ def release_moments(
     public : WhitenedRows
         Whitened rows of the public columns.
     private : array of shape (n, p)
-        Private columns, clamped and scaled by their declared bounds.
-    largest : array of shape (p,)
-        Largest absolute value of each private column, from the declared bounds.
+        Private features, scaled by the declared bounds and categories.
+    span : PrivateSpan
+        How far the private features of a record can reach.
     mu : float
         Sensitivity divided by the standard deviation of the noise.
     neighbouring : Neighbouring
@@ -162,8 +179,8 @@ def release_moments(
         Curator through which the moments are released.
     """
     k, p = public.values.shape[1], private.shape[1]
-    if len(largest) != p:
-        raise ValueError(f"{p} private columns need as many bounds, got {len(largest)}.")
+    if span.num_features != p:
+        raise ValueError(f"{p} private features need the span of as many, got {span.num_features}.")
     length = ROW_LENGTH * math.sqrt(k)
 
     weights, total = public.weights, public.total_weight
@@ -176,7 +193,7 @@ def release_moments(
         return (scaled * cut[:, None]).T @ rows, scaled.T @ block
 
     cross, within = run_pass(sum_block, public.values, private)
-    sensitivity = bound_moments(length, float(np.sqrt(largest @ largest)), neighbouring)
+    sensitivity = bound_moments(length, span.length, span.diameter, neighbouring)
     sensitivity *= 1.0 if weights is None else max(1.0, weights.largest_total)
     sums = BoundedSum(np.concatenate([cross.ravel(), within.ravel()]), sensitivity, "second moments of private columns")
     noisy = curator.release_gaussian(sums, noise_std=sensitivity / mu)

@@ -42,7 +42,7 @@ def replace_private_part(records: Records, position: int, label: float, private:
     if hidden is not None:
         values = hidden.values.copy()
         values[position] = private
-        hidden = PrivateFeatures(values, hidden.bounds, hidden.names)
+        hidden = PrivateFeatures(values, hidden.domains, hidden.names)
     return Records(records.public, hidden, Labels(labels, records.label.bounds))
 
 
