@@ -390,9 +390,8 @@ def test_one_changed_level_moves_the_moments_by_exactly_their_sensitivity(
     X[0] *= 100  # so that the row is clipped to the length that the sensitivity assumes
     public = WhitenedRows.of(PublicFeatures(X))
     categories = Categories(tuple(map(str, range(number))))
-    found = []
+    levels, found = rng.integers(number, size=(40, 1)).astype(float), []
     for level in range(-1, number):
-        levels = rng.integers(number, size=(40, 1)) if not found else levels.copy()  # noqa: F821
         levels[0] = level
         private = scale_private(PrivateFeatures(levels, (categories,)), center=center)
         moments, sensitivity = ask_moments(
