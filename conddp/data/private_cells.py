@@ -141,12 +141,16 @@ def _convert(
     values = np.empty(len(cells))
     for place, cell in enumerate(cells.to_list() if isinstance(cells, nw.Series) else cells.tolist()):
         try:
-            key = (type(cell), cell)
-            value = known.get(key)
-            if value is None:
-                value = math.nan if is_gap(cell) else known.setdefault(key, convert(cell))
-        except Exception:
-            value = other
+            value = known.get((type(cell), cell))
+        except Exception:  # it has no hash
+            value = None
+        if value is None:
+            try:
+                value = math.nan if is_gap(cell) else convert(cell)
+                if not math.isnan(value):
+                    known[type(cell), cell] = value
+            except Exception:
+                value = other if value is None else value
         values[place] = value
     return values
 
