@@ -9,7 +9,7 @@ from conddp.algorithms.algorithm import Algorithm
 from conddp.auditing import Question, fit_coupled
 from conddp.bounds import Bounds
 from conddp.categories import Categories
-from conddp.data import Labels, PrivateFeatures, PublicFeatures, Records
+from conddp.data import Domain, Labels, PrivateFeatures, PublicFeatures, Records
 from conddp.privacy import PrivacyBudget
 
 
@@ -34,7 +34,7 @@ def make_categories(n: int, *, mixed: bool = False) -> Records:
     assert records.private is not None
     levels = rng.integers(len(CATEGORIES), size=(n, 1)).astype(float)
     numbers = records.private.values[:, :1] if mixed else np.empty((n, 0))
-    domains = (*PRIVATE_BOUNDS[: int(mixed)], CATEGORIES)
+    domains: tuple[Domain, ...] = (*PRIVATE_BOUNDS[: int(mixed)], CATEGORIES)
     return replace(records, private=PrivateFeatures(np.hstack([numbers, levels]), domains))
 
 
