@@ -383,6 +383,22 @@ def test_the_wide_head_gives_private_columns_linear_terms(tmp_path: Path) -> Non
     assert loaded.predict(records.public, private).tolist() == wide.predict(records.public, private).tolist()
 
 
+def test_many_hidden_units_do_not_drown_private_columns_in_noise() -> None:
+    # With products of all directions R2 was 0.43 here, and far below 0 on tables with rows of high leverage. With those
+    # of the first 32 it is 0.73.
+    rng = np.random.default_rng(0)
+    n = 4000
+    X = rng.normal(size=(n, 4))
+    Q = 0.3 * (X @ rng.normal(size=(4, 6))) + rng.uniform(-1, 1, size=(n, 6))
+    y = np.sin(2 * X[:, 0]) + Q @ rng.normal(size=6) / np.sqrt(6) + 0.2 * rng.normal(size=n)
+    private = PrivateFeatures(Q, (Bounds(-3, 3),) * 6)
+    records = Records(PublicFeatures(X), private, Labels(y, Bounds(-4, 4)))
+    for seed in range(2):
+        source = RandomSource.of(seed)
+        fitted = CondNewton().fit(records, PrivacyBudget(1.0, 1e-6), head=Wide(width=300), random_source=source)
+        assert 1 - np.mean((fitted.predict(records.public, private) - y) ** 2) / np.var(y) > 0.6
+
+
 def test_saved_models_and_reports_know_categories(tmp_path: Path) -> None:
     records = make_records(500)
     result = CondNewton().fit(records, PrivacyBudget(1, 1e-6))

@@ -2,9 +2,11 @@ r"""Rows with private columns, whitened with a noisy release of their second mom
 
 Public rows are whitened exactly, at no cost. Private columns q can be whitened only as accurately as their second
 moments are known. These are released with noise: :math:`\sum_i q_i \bar u_i^\top` and :math:`\sum_i q_i q_i^\top`,
-where :math:`\bar u_i` is the public row clipped to a known length. The component of q along u is then subtracted, and
-the remainder is multiplied by the inverse square root of its estimated covariance. Errors in these estimates do not
-affect privacy, because the estimates only define coordinates.
+where :math:`\bar u_i` is the public row in its directions of largest variance, clipped to a known length. The
+component of q along these directions is then subtracted, and the remainder is multiplied by the inverse square root of
+its estimated covariance. Errors in these estimates do not affect privacy, because the estimates only define
+coordinates. They do affect the fit: with hundreds of directions, the noise in their products with q would add up to
+more than q itself, so only those of largest variance are used.
 """
 
 import math
@@ -23,19 +25,20 @@ from conddp.privacy.release import BoundedSum, Curator
 __all__ = ["Moments", "PrivateRows", "bound_moments", "release_moments"]
 
 ROW_LENGTH = 1.0  # length to which public rows are clipped, in units of the square root of the number of directions
+MOST_DIRECTIONS = 32  # public directions whose products with private columns are released, the constant included
 LEAST_VARIANCE = 0.01  # lower bound on the variance of a private direction; a uniform column has variance 1
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Noisy second moments of private columns.
+    """Noisy second moments of private features.
 
     Parameters
     ----------
-    cross : array of shape (p, k)
-        Mean over records of private column times public direction, with clipped public rows.
+    cross : array of shape (p, m)
+        Mean over records of private feature times each of the first m public directions, with clipped public rows.
     within : array of shape (p, p)
-        Mean over records of private column times private column.
+        Mean over records of private feature times private feature.
     noise_std : float
         Standard deviation of the noise in ``cross`` and on the diagonal of ``within``.
     """
@@ -83,7 +86,7 @@ class PrivateRows:
             Released second moments of the private columns.
         """
         n, k = public.values.shape
-        p = private.shape[1]
+        p, m = moments.cross.shape
         noise_std = moments.noise_std
         cross = moments.cross * moments.cross**2 / (moments.cross**2 + noise_std**2)  # shrink small, noisy entries
         eigenvalues, vectors = np.linalg.eigh(moments.within - cross @ cross.T)
@@ -92,8 +95,8 @@ class PrivateRows:
         values = np.empty((n, k + p))
         values[:, :k] = public.values
         with np.errstate(all="ignore"):
-            values[:, k:] = (private - public.values @ cross.T) @ root
-        matrix = np.block([[public.matrix, -public.matrix @ cross.T @ root], [np.zeros((p, k)), root]])
+            values[:, k:] = (private - public.values[:, :m] @ cross.T) @ root
+        matrix = np.block([[public.matrix, -public.matrix[:, :m] @ cross.T @ root], [np.zeros((p, k)), root]])
         variances = np.concatenate([public.variances, np.ones(p)])
         return cls(values, variances, matrix, public.has_constant, public.weights)
 
@@ -178,7 +181,7 @@ def release_moments(
     curator : Curator
         Curator through which the moments are released.
     """
-    k, p = public.values.shape[1], private.shape[1]
+    k, p = min(public.num_directions, MOST_DIRECTIONS), private.shape[1]
     if span.num_features != p:
         raise ValueError(f"{p} private features need the span of as many, got {span.num_features}.")
     length = ROW_LENGTH * math.sqrt(k)
@@ -188,9 +191,10 @@ def release_moments(
     def sum_block(
         span: slice, rows: NDArray[np.float64], block: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        cut = np.minimum(1.0, length / np.maximum(np.sqrt((rows**2).sum(axis=1)), 1e-12))
+        first = rows[:, :k]
+        cut = np.minimum(1.0, length / np.maximum(np.sqrt((first**2).sum(axis=1)), 1e-12))
         scaled = block if weights is None else block * weights.values[span, None]
-        return (scaled * cut[:, None]).T @ rows, scaled.T @ block
+        return (scaled * cut[:, None]).T @ first, scaled.T @ block
 
     cross, within = run_pass(sum_block, public.values, private)
     sensitivity = bound_moments(length, span.length, span.diameter, neighbouring)
