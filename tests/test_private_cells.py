@@ -26,13 +26,14 @@ from conddp.data import (
     Schema,
     code_categories,
     count_private_features,
-    load_features,
-    load_records,
-    read_private,
+    read_cells,
     scale_private,
 )
 from conddp.data.column import Column
 from conddp.errors import PrivacyError, SchemaError
+from conddp.estimators import PrivateRegressor
+from conddp.features.reading import read_records
+from conddp.files import fit_file, predict_file
 from conddp.heads import Head, Linear, Wide
 from conddp.labels.simulation import FAMILIES, simulate
 from conddp.models import load_model, save_model
@@ -47,7 +48,7 @@ FILLED = Column.private("region", {"categories": ["north", "south", "west"], "fi
 
 
 def read(values: Any, column: Column) -> list[float]:
-    return read_private(nw.from_native(values, series_only=True), column).tolist()
+    return read_cells(nw.from_native(values, series_only=True), column).tolist()
 
 
 # --- cells
@@ -151,7 +152,7 @@ def test_dates_without_a_time_and_as_text() -> None:
     assert read(pd.Series(["1970-01-03", "1970-01-03T12:00"], dtype=object), birth) == [2.0, 2.5]
     assert read(pd.Series([datetime(1970, 1, 3, tzinfo=UTC)], dtype=object), birth) == [2.0]
     array = np.array(["1970-01-03", "NaT"], dtype="datetime64[D]")
-    assert read_private(array, birth).tolist() == read_private(array.astype(object), birth).tolist() == [2.0, 3652.0]
+    assert read_cells(array, birth).tolist() == read_cells(array.astype(object), birth).tolist() == [2.0, 3652.0]
     for other in (pd.Series([3.0]), pd.Series(["soon"]), pd.Series([True]), pl.Series([b"x"])):
         with pytest.raises(SchemaError, match="bounds of column 'birth' are dates, but it holds something else"):
             read(other, birth)
@@ -176,7 +177,7 @@ class Awkward:
 
 def test_objects_of_any_kind_count_as_none_of_the_categories() -> None:
     cells = np.array([Awkward(), ["north"], {"north": 1}, b"north", 1 + 2j, "north", np.ma.masked], dtype=object)
-    assert read_private(cells, FILLED).tolist() == [-1, -1, -1, -1, -1, 0, 2]
+    assert read_cells(cells, FILLED).tolist() == [-1, -1, -1, -1, -1, 0, 2]
 
 
 def test_text_in_a_private_number_is_refused_without_a_cell() -> None:
@@ -195,7 +196,7 @@ def test_which_values_occur_makes_no_difference_to_what_is_said(recwarn: pytest.
     for cells in (["moon"] * 4, ["north", "south", "west", "north"]):
         frame = pl.DataFrame({"x": [1.0, 2, 3, 4], "region": cells, "y": [0.1, 0.2, 0.3, 0.4]})
         schema = Schema.of(label="y", label_bounds=(0, 1), public=["x"], private={"region": REGIONS})
-        records = Records.from_frame(frame, schema)
+        records, _ = read_records(frame, schema)
         assert "moon" not in repr(records) and "north" not in repr(records.private)
     assert not recwarn.list
 
@@ -216,7 +217,7 @@ def test_messages_quote_no_private_cell(case: str) -> None:
     cells, column = BAD_CELLS[case]
     for values in (np.array(cells, dtype=object), nw.from_native(pd.Series(cells, dtype=object), series_only=True)):
         with pytest.raises(SchemaError, match=f"column '{column.name}'") as caught:
-            read_private(values, column)
+            read_cells(values, column)
         error: BaseException | None = caught.value
         while error is not None:  # the whole chain, suppressed or not
             said = str(error).replace("2026-01-31", "")  # an example of ours
@@ -418,30 +419,64 @@ def test_saved_models_and_reports_know_categories(tmp_path: Path) -> None:
     assert "declared range or categories" in page
 
 
-def test_tables_with_categories_and_gaps_go_from_file_to_model(tmp_path: Path) -> None:
+def test_tables_with_categories_and_gaps_go_from_file_to_predictions(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {
             "x": rng.normal(size=300),
-            "region": np.array(["north", "south", "moon", None])[rng.integers(4, size=300)],
+            "region": np.array(["01", "2", "moon", None])[rng.integers(4, size=300)],
             "dose": np.where(rng.random(300) < 0.1, np.nan, rng.uniform(0, 9, size=300)),
+            "birth": pd.Timestamp("1980-01-01") + pd.to_timedelta(rng.integers(9000, size=300), unit="D"),
             "y": rng.uniform(size=300),
         }
     )
-    private = {"region": {"categories": ["north", "south"], "fill": "south"}, "dose": {"bounds": (0, 9), "fill": 5}}
+    private = {
+        "region": {"categories": ["01", "2"], "fill": "2"},
+        "dose": {"bounds": (0, 9), "fill": 5},
+        "birth": (date(1980, 1, 1), date(2010, 1, 1)),
+    }
     schema = Schema.of(label="y", label_bounds=(0, 1), public=["x"], private=private)
     frame.to_csv(tmp_path / "data.csv", index=False)
     frame.to_parquet(tmp_path / "data.parquet")
-    expected = [-1.0 if cell == "moon" else 0.0 if cell == "north" else 1.0 for cell in frame["region"]]
+    places = [-1.0 if cell == "moon" else 0.0 if cell == "01" else 1.0 for cell in frame["region"]]
+    days = (frame["birth"] - pd.Timestamp("1970-01-01")).dt.days
+    records, _ = read_records(frame, schema)
+    assert records.private is not None
+    assert records.private.values == pytest.approx(np.column_stack([places, frame["dose"].fillna(5), days]))
+    found = []
     for name in ("data.csv", "data.parquet"):
-        records = load_records(tmp_path / name, schema)
-        assert records.private is not None
-        assert records.private.values[:, 0].tolist() == expected
-        assert records.private.values[:, 1] == pytest.approx(frame["dose"].fillna(5))
-        _, features = load_features(tmp_path / name, schema)
-        assert features is not None and features.values.tolist() == records.private.values.tolist()
-    result = CondNewton().fit(records, PrivacyBudget(1, 1e-6))
-    assert np.isfinite(result.predict(records.public, records.private)).all()
+        fit_file(tmp_path / name, schema, tmp_path / f"{name} model", seed=0)
+        saved = load_model(tmp_path / f"{name} model")
+        assert saved.schema == schema  # with fill, and dates as dates
+        predict_file(tmp_path / f"{name} model", tmp_path / name, tmp_path / f"{name} out.csv")
+        found.append(pd.read_csv(tmp_path / f"{name} out.csv").iloc[:, -1].to_numpy())
+        assert found[-1] == pytest.approx(saved.predict_table(frame), abs=1e-9)
+    assert found[0] == pytest.approx(found[1])
+
+
+def test_the_regressor_takes_private_categories(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    region = np.array(["north", "south", "west"])[rng.integers(3, size=4000)]
+    frame = pd.DataFrame({"region": region, "x": rng.normal(size=4000)})
+    y = frame["x"] + frame["region"].map({"north": 1.0, "south": -1.0, "west": 0.0}) + 0.3 * rng.normal(size=4000)
+    frame.loc[:5, "region"] = None
+    settings: dict[str, Any] = {"epsilon": 8.0, "label_bounds": (-5, 5), "random_state": 0}
+    declared = {"categories": ["north", "south", "west"], "fill": "west"}
+    model = PrivateRegressor(private_columns={"region": declared}, **settings).fit(frame, y)
+    assert model.coef_names_.tolist() == ["region=north", "region=south", "region=west", "x"]
+    assert model.coef_ == pytest.approx([1, -1, 0, 1], abs=0.15)
+    by_place = PrivateRegressor(private_columns={0: declared}, **settings).fit(frame.to_numpy(dtype=object), y)
+    assert by_place.predict(frame.to_numpy(dtype=object)) == pytest.approx(model.predict(frame), abs=0.3)
+    model.save(tmp_path / "model")
+    loaded = PrivateRegressor.load(tmp_path / "model")
+    assert loaded.predict(frame[["x", "region"]]).tolist() == model.predict(frame).tolist()
+    with pytest.raises(SchemaError, match="column 'region' has gaps"):
+        PrivateRegressor(private_columns={"region": ["north", "south"]}, **settings).fit(frame, y)
+
+
+def test_text_is_compared_as_a_number_or_boolean_if_it_is_not_declared_as_it_stands() -> None:
+    assert read(pl.Series(["1.0", "01", "2", "x"]), Column.private("code", ["01", "1"])) == [1, 0, -1, -1]
+    assert read(pl.Series(["True", "false", "FALSE"]), Column.private("smoker", [True, False])) == [0, 1, 1]
 
 
 def test_algorithms_for_labels_refuse_private_categories() -> None:

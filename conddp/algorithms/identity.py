@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from conddp.bounds import Bounds
-from conddp.data.column import Role
 from conddp.data.records import Records
 
 __all__ = ["list_private", "list_public", "list_settings"]
@@ -27,10 +26,9 @@ def list_settings(*settings: object) -> list[bytes]:
 
 def list_public(records: Records) -> Iterator[bytes]:
     """Declared bounds and categories, public cells and units. Names of features make no difference to a fit."""
-    name, role, bounds = records.label.name, Role.LABEL, records.label.bounds
-    domains = () if records.private is None else records.private.domains
-    # Seeds of noise are derived from this text, so that any other text would change the results of seeded fits.
-    yield f"(Column({name=!r}, {role=!r}, {bounds=!r}), {domains!r})".encode()
+    label = records.schema.label
+    declared = f"Column(name={label.name!r}, role={label.role!r}, bounds={label.bounds!r})"
+    yield f"({declared}, {records.schema.private_domains!r})".encode()
     yield _to_bytes(records.public.values)
     if records.units is not None:
         yield repr(records.units.max_rows).encode()

@@ -13,7 +13,6 @@ from conddp.heads import HEADS, Head
 from conddp.models.result import FitResult
 from conddp.privacy.accounting import check_delta, refuse_large_delta, warn_about_delta
 from conddp.privacy.budget import PrivacyBudget
-from conddp.privacy.fingerprint import Fingerprint
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
@@ -131,8 +130,7 @@ class FitRequest:
         finally:  # also after a failure: what was paid for may have been seen by a callback
             paid = [] if self._recorded else [entry for entry in ledger.entries if entry.cost.epsilon]
             for entry in paid[-1:]:
-                table = Fingerprint.of(records.public.values)
-                warn_of_joint_cost(entry, table, self.neighbouring, stacklevel=3)
+                warn_of_joint_cost(entry, records.fingerprint, self.neighbouring, stacklevel=3)
 
     def _resolve_neighbouring(self) -> Neighbouring:
         if self.neighbouring is None:

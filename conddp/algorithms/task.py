@@ -119,8 +119,8 @@ class Task:
 
     @property
     def num_columns(self) -> int:
-        """Number of public columns, including the constant column if there is one."""
-        return len(self.schema.public) + self.fit_intercept
+        """Number of public features, including the constant column if there is one."""
+        return len(self.public.names) + self.fit_intercept
 
     def make_generator(self, purpose: str = "samples") -> np.random.Generator:
         """Return a generator for random numbers other than privacy noise; an own one for every purpose.

@@ -3,8 +3,9 @@
 from conddp.data.column import Column, Kind, Role
 from conddp.data.parts import Domain, Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers, require_public
 from conddp.data.passes import BLOCK_SIZE, Executor, Sliceable, list_blocks, run_in_order, run_pass, use_executor
-from conddp.data.private_cells import read_private, read_private_columns
-from conddp.data.readers import load_features, load_public, load_records, load_units, read_column_types
+from conddp.data.private_cells import read_cells, read_private
+from conddp.data.public_table import PublicTable
+from conddp.data.readers import read_column_types, read_table, stream_table
 from conddp.data.records import Records
 from conddp.data.scaling import (
     PrivateSpan,
@@ -31,6 +32,7 @@ __all__ = [
     "PrivateFeatures",
     "PrivateSpan",
     "PublicFeatures",
+    "PublicTable",
     "Records",
     "Role",
     "Schema",
@@ -43,14 +45,12 @@ __all__ = [
     "count_private_features",
     "largest_private",
     "list_blocks",
-    "load_features",
-    "load_public",
-    "load_records",
-    "load_units",
     "private_unit",
     "read_column_types",
+    "read_cells",
     "read_private",
-    "read_private_columns",
+    "read_table",
+    "stream_table",
     "require_public",
     "restore_label",
     "run_in_order",

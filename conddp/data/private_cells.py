@@ -4,7 +4,7 @@ Nothing is read off a private column: its levels and its range are declared, and
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -17,36 +17,39 @@ from conddp.data.column import Column, Kind, count_days
 from conddp.data.parts import Matrix, PrivateFeatures, as_column, as_numbers
 from conddp.errors import SchemaError
 
-__all__ = ["read_private", "read_private_columns"]
+__all__ = ["read_cells", "read_private"]
 
 NONE_DECLARED = -1.0  # place of a value that is none of the declared categories
 
 
-def read_private_columns(table: nw.DataFrame[Any], columns: Sequence[Column]) -> PrivateFeatures | None:
-    """Read the private columns of a table; None if there are none.
+def read_private(
+    cells: Mapping[str, nw.Series[Any] | NDArray[Any]], columns: Sequence[Column]
+) -> PrivateFeatures | None:
+    """Read private columns by their declarations; None if there are none.
 
     Privacy
-        As in :func:`read_private`.
+        As in :func:`read_cells`.
 
     Parameters
     ----------
-    table : DataFrame
-        Table that has these columns.
+    cells : mapping
+        Series or arrays by column name.
     columns : sequence of Column
         Declarations of the private columns.
     """
     if not columns:
         return None
-    values = np.column_stack([read_private(table[column.name], column) for column in columns])
+    values = np.column_stack([read_cells(cells[column.name], column) for column in columns])
     return PrivateFeatures(values, tuple(column.domain for column in columns), tuple(column.name for column in columns))
 
 
-def read_private(cells: nw.Series[Any] | NDArray[Any], column: Column) -> Matrix:
+def read_cells(cells: nw.Series[Any] | NDArray[Any], column: Column) -> Matrix:
     """Read cells of a private column as numbers.
 
     Numbers are returned as they are, to be clamped later, booleans as 0 or 1, dates as days since 1970, and categories
-    as their place among the declared ones, or -1 if they are not declared. A gap gets the declared ``fill``. In a
-    category, empty text is a gap too, unless it is declared.
+    as their place among the declared ones, or -1 if they are not declared. Text that is not declared as it stands is
+    compared as the number or boolean that it may be: 1.0 is the category 1, and True is true. A gap gets the declared
+    ``fill``. In a category, empty text is a gap too, unless it is declared.
 
     Privacy
         Each cell is read on its own. An error depends on types and on gaps, and names the column but no cell.
@@ -66,7 +69,7 @@ def read_private(cells: nw.Series[Any] | NDArray[Any], column: Column) -> Matrix
     Examples
     --------
     >>> region = Column.private("region", {"categories": ["north", "south"], "fill": "south"})
-    >>> read_private(np.array(["north", "moon", None], dtype=object), region).tolist()
+    >>> read_cells(np.array(["north", "moon", None], dtype=object), region).tolist()
     [0.0, -1.0, 1.0]
     """
     domain = column.domain
@@ -96,6 +99,9 @@ def _read_numbers(cells: nw.Series[Any] | NDArray[Any], column: Column) -> Matri
 def _read_categories(cells: nw.Series[Any] | NDArray[Any], categories: Categories) -> Matrix:
     def find(cell: Any) -> float:
         place = categories.find(cell)
+        if place is None and isinstance(cell, str):
+            bare = cell.strip().lower()
+            place = categories.find(bare if bare in ("true", "false") else float(bare))
         return NONE_DECLARED if place is None else float(place)
 
     empty = "" not in categories.names

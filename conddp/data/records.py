@@ -1,19 +1,16 @@
 """Records of a table: public features, private features and labels."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import in_range
-from conddp.data.parts import Labels, Matrix, PrivateFeatures, PublicFeatures, as_matrix
-from conddp.data.private_cells import read_private_columns
+from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
 from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.errors import PrivateDataLeak, SchemaError
+from conddp.privacy.fingerprint import Fingerprint
 
 __all__ = ["Records"]
 
@@ -28,12 +25,18 @@ class Records:
         The columns by role.
     units : Units, optional
         The unit of every record, such as the person whom it is about. If None, every record is protected on its own.
+    declared : Schema, optional
+        Schema of the table that the records were read from. If None, every public feature is a column.
+    table : Fingerprint, optional
+        Fingerprint of the public columns of that table. If None, that of the public features.
     """
 
     public: PublicFeatures
     private: PrivateFeatures | None
     label: Labels
     units: Units | None = None
+    declared: Schema | None = None
+    table: Fingerprint | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.public, PublicFeatures):
@@ -53,7 +56,9 @@ class Records:
 
     @property
     def schema(self) -> Schema:
-        """Names, roles and declared bounds and categories of the columns, which are all public."""
+        """Names, roles and declared ranges of the columns, which are all public."""
+        if self.declared is not None:
+            return self.declared
         private = {} if self.private is None else dict(zip(self.private.names, self.private.domains, strict=True))
         return Schema.of(
             label=self.label.name,
@@ -64,41 +69,20 @@ class Records:
             max_rows=None if self.units is None else self.units.max_rows,
         )
 
-    @classmethod
-    def from_frame(cls, frame: Any, schema: Schema) -> "Records":
-        """Create records from a pandas, polars or Arrow table and a schema for its columns."""
-        try:
-            table = nw.from_native(frame, eager_only=True)
-        except TypeError:
-            raise SchemaError(f"expected a pandas, polars or Arrow table, got {type(frame).__name__}.") from None
-        names = list(table.columns)
-        for name in schema.names:
-            if name not in names:
-                raise SchemaError(
-                    f"column '{name}' is in the schema but not among the {len(names)} columns of the table."
-                )
-        if len(table) == 0:
-            raise SchemaError("the table has no rows.")
-
-        def read(columns: Sequence[str], *, finite: bool) -> Matrix:
-            return as_matrix(table.select(list(columns)), finite=finite) if columns else np.empty((len(table), 0))
-
-        return cls(
-            public=PublicFeatures(read(schema.public, finite=True), schema.public),
-            private=read_private_columns(table, schema.private_columns),
-            label=Labels(read([schema.label.name], finite=False)[:, 0], schema.label_bounds, schema.label.name),
-            units=(
-                None
-                if schema.unit is None
-                else Units.of(table[schema.unit].to_native(), name=schema.unit, max_rows=schema.max_rows)
-            ),
-        )
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Fingerprint of the public columns, by which a ledger recognises the table."""
+        return self.table or Fingerprint.of(self.public.values)
 
     def take(self, index: NDArray[np.intp]) -> "Records":
         """Select the records at these positions."""
-        private = None if self.private is None else self.private[index]
-        return Records(
-            self.public[index], private, self.label[index], None if self.units is None else self.units[index]
+        return replace(
+            self,
+            public=self.public[index],
+            private=None if self.private is None else self.private[index],
+            label=self.label[index],
+            units=None if self.units is None else self.units[index],
+            table=None,
         )
 
     def arrange(self) -> "Records":

@@ -184,11 +184,7 @@ class Schema:
     @property
     def private_terms(self) -> tuple[str, ...]:
         """Names of the private terms of a linear model: the numbers, and every level of the categories."""
-        terms: list[str] = []
-        for column in self.private_columns:
-            levels = None if column.categories is None else column.categories.names
-            terms += [column.name] if levels is None else [f"{column.name}={level}" for level in levels]
-        return tuple(terms)
+        return tuple(term for column in self.private_columns for term in column.terms)
 
     @property
     def kinds(self) -> dict[str, Kind]:

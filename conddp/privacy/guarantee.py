@@ -42,6 +42,9 @@ class Guarantee:
         Number of units, and the largest number of training records of a unit; 0 without units.
     category_columns : tuple of str
         Names of the private columns that have declared categories instead of a range.
+    remark : str
+        What cannot be checked of a model that was saved in an old format, and how its noise was drawn. The text starts
+        with it. Empty for every new fit.
     """
 
     budget: PrivacyBudget
@@ -58,6 +61,7 @@ class Guarantee:
     num_units: int = 0
     records_per_unit: int = 0
     category_columns: tuple[str, ...] = ()
+    remark: str = ""
 
     @property
     def epsilon(self) -> float:
@@ -71,9 +75,9 @@ class Guarantee:
 
     def __str__(self) -> str:
         if math.isinf(self.epsilon):
-            return f"This model is NOT differentially private: {self.mechanism}"
-        sentences = [self._promise(), self._neighbours(), self.mechanism, self.choice, self._limits()]
-        sentences += [self._noise(), self._seed()]
+            return " ".join(filter(None, (self.remark, f"This model is NOT differentially private: {self.mechanism}")))
+        sentences = [self.remark, self._promise(), self._neighbours(), self.mechanism, self.choice, self._limits()]
+        sentences += ["" if self.remark else self._noise(), self._seed()]
         return " ".join(sentence for sentence in sentences if sentence)
 
     def _promise(self) -> str:
@@ -143,8 +147,10 @@ class Guarantee:
 
     def _seed(self) -> str:
         if self.seeded:
+            unique = "It depends on the seed, the settings and the records, so no other fit has the same noise."
             return (
                 "The noise came from a seed, for research only: anyone who knows or guesses the seed can remove the "
-                "noise. It depends on the seed, the settings and the records, so no other fit has the same noise."
+                f"noise.{'' if self.remark else f' {unique}'}"
             )
-        return "Its random bits came from a cryptographic generator keyed by the operating system."
+        whose = "The random bits of the noise" if self.remark else "Its random bits"
+        return f"{whose} came from a cryptographic generator keyed by the operating system."
