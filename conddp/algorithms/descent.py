@@ -15,6 +15,7 @@ from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
 from conddp.data.records import Records
 from conddp.data.scaling import scale_label, scale_private
+from conddp.data.schema import Schema
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.row_weights import RowWeights
 from conddp.features.spectrum import Spectrum
@@ -112,6 +113,10 @@ class Descent(Algorithm):
     def expect(self, budget: PrivacyBudget) -> Transcript | None:
         """Return one Gaussian mechanism; the event of sampled steps depends on n and is not known yet."""
         return super().expect(budget) if self.batch_size is None else Transcript()
+
+    def needs_dense(self, schema: Schema, head: Head) -> bool:
+        """Return whether the head is not one of ours, which take rows that are never formed."""
+        return not type(head).__module__.startswith("conddp.heads.")
 
     @abstractmethod
     def phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
@@ -238,8 +243,8 @@ class Descent(Algorithm):
                     same_shape=current.num_parameters == phase.conditioning.num_parameters,
                 )
             current = phase.conditioning
-            features = current.transform(task.public)
-            if plan.training.sampling_probability == 1.0:
+            features = current.apply(task.public)
+            if plan.training.sampling_probability == 1.0 and isinstance(features, np.ndarray):
                 features = np.asfortranarray(features)  # full batches read whole columns, samples gather rows
             parameters = train(
                 plan.part(number),

@@ -12,8 +12,10 @@ from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.task import Task
 from conddp.bounds import Bounds
 from conddp.data.parts import PublicFeatures
+from conddp.data.schema import Schema
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
+from conddp.heads.head import Head, Linearity
 from conddp.labels.prior import LabelPrior, choose_grid_size, estimate_label_prior, make_grid
 from conddp.labels.randomizers import (
     AdditiveNoise,
@@ -88,6 +90,10 @@ class RandomizedLabels(Algorithm):
         """Return a cost with delta = 0, because the guarantee is pure."""
         return PrivacyBudget(budget.epsilon, 0.0)
 
+    def needs_dense(self, schema: Schema, head: Head) -> bool:
+        """Return whether the head is not linear in the columns."""
+        return head.linear_in is not Linearity.COLUMNS
+
     def run(self, task: Task) -> FitResult:
         """Randomise the labels once, then train on them.
 
@@ -160,11 +166,12 @@ def _recalibrate(
     released: NDArray[np.float64], slope: float, public: PublicFeatures, *, fit_intercept: bool
 ) -> NDArray[np.float64]:
     """Scale released labels about their mean by the slope and by the fraction of signal in their linear fit."""
-    Z = ConditioningMatrix.from_spectrum(Spectrum.of(public, constant=fit_intercept)).transform(public)
+    Z = ConditioningMatrix.from_spectrum(Spectrum.of(public, constant=fit_intercept)).apply(public)
     n, k = Z.shape
     mean = released.mean() if fit_intercept else 0.0
     centred = released - mean
-    fitted = Z @ (Z.T @ centred / n)  # least squares: the second moment of Z is the identity
+    # Least squares: the second moment of Z is the identity.
+    fitted = Z @ (Z.T @ centred / n) if isinstance(Z, np.ndarray) else ((centred[None] @ Z / n) @ Z.T)[0]
     explained = float(fitted @ fitted) / n
     leftover = float((centred - fitted) @ (centred - fitted)) / max(1, n - k)
     directions = max(1, k - 1)

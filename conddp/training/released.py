@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from conddp.bounds import Bounds
 from conddp.data.parts import PrivateFeatures, PublicFeatures
 from conddp.data.scaling import scale_private
+from conddp.features.conditioned_rows import ConditionedRows
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
 from conddp.heads.folding import move_parameters
@@ -56,13 +57,12 @@ def fit_released_labels(
     """
     scaled = (np.asarray(label, dtype=np.float64) - (bounds.midpoint if fit_intercept else 0.0)) / bounds.width
     C = ConditioningMatrix.from_spectrum(Spectrum.of(public, constant=fit_intercept))
-    Z = C.transform(public)
+    Z = C.apply(public)
     Q = None if private is None else scale_private(private, center=fit_intercept)
     num_private = 0 if Q is None else Q.shape[1]
     layout = head.layout(C.num_parameters, num_private)
     if head.linear_in is Linearity.COLUMNS:
-        rows = Z if Q is None else np.hstack([Z, Q])
-        parameters = np.linalg.lstsq(rows, scaled, rcond=None)[0][None]
+        parameters = _solve(Z, Q, scaled)[None]
     else:
         n = len(scaled)
         plan = TrainingPlan(NUM_STEPS, NO_CLIP, 0.0, min(1.0, BATCH_SIZE / n), averaging=0.2)
@@ -80,3 +80,16 @@ def fit_released_labels(
     folded = move_parameters(head, parameters, num_private=num_private, source=C)
     after = head.layout(len(C.matrix), num_private)
     return FittedModel(head, after, folded[0], fit_intercept, bounds, () if private is None else private.domains)
+
+
+def _solve(Z: NDArray[Any] | ConditionedRows, Q: NDArray[Any] | None, label: NDArray[Any]) -> NDArray[Any]:
+    """Least squares on whitened rows, whose second moment is the identity, and on private columns beside them."""
+    if not isinstance(Z, ConditionedRows):
+        return np.asarray(np.linalg.lstsq(Z if Q is None else np.hstack([Z, Q]), label, rcond=None)[0])
+    n = len(Z)
+    if Q is None:
+        return np.asarray((label[None] @ Z)[0] / n)
+    along = (Q.T @ Z) / n  # eliminate the whitened rows
+    left = Q - (along @ Z.T).T
+    of_private = np.linalg.lstsq(left, label, rcond=None)[0]
+    return np.concatenate([((label - Q @ of_private)[None] @ Z)[0] / n, of_private])
