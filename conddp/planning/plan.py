@@ -197,7 +197,7 @@ def make_plan(
         )
     comparison = compare_algorithms(
         public_features,
-        private=dict(zip(schema.private, schema.private_bounds, strict=True)),
+        private=dict(zip(schema.private, schema.private_domains, strict=True)),
         algorithms=algorithms,
         head=head,
         epsilons=(*EPSILONS, epsilon),
