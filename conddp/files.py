@@ -75,7 +75,7 @@ def compare_file(data: Path, schema: Schema, **settings: Any) -> Comparison:
     **settings
         As in :func:`~conddp.planning.comparison.compare_algorithms`.
     """
-    private = dict(zip(schema.private, schema.private_bounds, strict=True))
+    private = dict(zip(schema.private, schema.private_domains, strict=True))
     units = load_units(data, schema)
     return compare_algorithms(load_public(data, schema)[0], private=private, units=units, **settings)
 
@@ -100,7 +100,7 @@ def load_audit_table(data: Path, schema: Schema) -> dict[str, Any]:
     """
     if schema.unit is not None:
         raise SchemaError("audits are for single records. Leave [unit] out of the schema to audit an algorithm.")
-    private = dict(zip(schema.private, schema.private_bounds, strict=True))
+    private = dict(zip(schema.private, schema.private_domains, strict=True))
     return {"public": load_public(data, schema)[0], "label_bounds": schema.label_bounds, "private": private}
 
 

@@ -141,7 +141,12 @@ def test_changed_data_settings_or_budget_are_refused(tmp_path: Path) -> None:
     label, public = records.label, records.public
     cases: list[tuple[Algorithm, Records, PrivacyBudget, str]] = [
         (CondDP(num_steps=8), Records(public, q, Labels(y, label.bounds)), BUDGET, "other private values"),
-        (CondDP(num_steps=8), Records(public, PrivateFeatures(cells, q.bounds), label), BUDGET, "other private values"),
+        (
+            CondDP(num_steps=8),
+            Records(public, PrivateFeatures(cells, q.domains), label),
+            BUDGET,
+            "other private values",
+        ),
         (CondDP(num_steps=8), Records(PublicFeatures(X), q, label), BUDGET, "another fit"),
         (CondDP(num_steps=9), records, BUDGET, "another fit"),
         (DPSGD(num_steps=8), records, BUDGET, "another fit"),

@@ -129,17 +129,17 @@ class Auto(Algorithm):
                 "no algorithm protects private columns with delta = 0, which Gaussian noise cannot give. Choose delta "
                 "well below one over the number of records, or leave the private columns out."
             )
-        if schema.private and head.linear_in is not Linearity.COLUMNS:
+        if schema.private and head.linear_in is Linearity.NOTHING:
             return Choice(
                 CondDP(),
-                "some columns are private and the head is not linear: it conditions the public columns and clips "
-                "gradients of all",
+                "some columns are private and the head is not linear in fixed features: it conditions the public "
+                "columns and clips gradients of all; with the head wide, CondNewton is usually more accurate",
             )
         if schema.private:
             return Choice(
                 CondNewton(),
-                "the head is linear: curvature along public columns is known exactly, and along private ones it is "
-                "released once",
+                f"the head is linear{'' if head.linear_in is Linearity.COLUMNS else ' in fixed features'}: curvature "
+                "along public columns is known exactly, and along private ones it is released once",
             )
         if budget.delta == 0:
             return Choice(RROnBins(), "delta is 0, which Gaussian noise cannot give")

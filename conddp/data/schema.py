@@ -176,11 +176,14 @@ class Schema:
         return tuple(column.domain for column in self.private_columns)
 
     @property
-    def private_bounds(self) -> tuple[Bounds, ...]:
-        """Declared bounds of the private feature columns, in order, if all of them are numbers."""
-        if any(column.bounds is None for column in self.private_columns):
-            raise SchemaError("private columns with categories are not supported here.")
-        return tuple(column.bounds for column in self.private_columns if column.bounds is not None)
+    def category_columns(self) -> tuple[str, ...]:
+        """Names of the private feature columns that have declared categories."""
+        return tuple(column.name for column in self.private_columns if column.categories is not None)
+
+    @property
+    def private_terms(self) -> tuple[str, ...]:
+        """Names of the private terms of a linear model: the numbers, and every level of the categories."""
+        return tuple(term for column in self.private_columns for term in column.terms)
 
     @property
     def kinds(self) -> dict[str, Kind]:

@@ -10,8 +10,7 @@ import numpy as np
 
 from conddp._validate import one_of, positive, positive_integer
 from conddp.algorithms import ALGORITHMS, NonPrivate
-from conddp.bounds import Bounds
-from conddp.data.parts import PublicFeatures
+from conddp.data.parts import Domain, PublicFeatures
 from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.errors import CondDPError, NotCalibrated, PrivacyError, SchemaError
@@ -180,7 +179,7 @@ class _Setting:
     """What all cells share."""
 
     public: PublicFeatures
-    private: Mapping[str, Bounds]
+    private: Mapping[str, Domain]
     algorithms: tuple[str, ...]
     head: str
     delta: float
@@ -191,7 +190,7 @@ class _Setting:
 def compare_algorithms(
     public_features: PublicFeatures,
     *,
-    private: Mapping[str, Bounds] | None = None,
+    private: Mapping[str, Domain] | None = None,
     algorithms: Sequence[str] | None = None,
     head: str = "linear",
     epsilons: Sequence[float] = EPSILONS,
@@ -212,7 +211,7 @@ def compare_algorithms(
     public_features : PublicFeatures
         The features.
     private : mapping, optional
-        Declared ranges of the private columns, by name.
+        Declared ranges or categories of the private columns, by name.
     algorithms : sequence of str, optional
         By name; those that cannot be used here are skipped, and the result says why. If None, all that are fast with
         this head.

@@ -211,7 +211,7 @@ def make_plan(
     algorithms = [name for name in CANDIDATES if name not in left_out] if algorithms is None else algorithms
     comparison = compare_algorithms(
         public_features,
-        private=dict(zip(schema.private, schema.private_bounds, strict=True)),
+        private=dict(zip(schema.private, schema.private_domains, strict=True)),
         algorithms=algorithms,
         head=head,
         epsilons=(*EPSILONS, epsilon),
