@@ -16,6 +16,7 @@ from conddp.algorithms.task import Task
 from conddp.data.parts import PublicFeatures
 from conddp.data.schema import Schema
 from conddp.data.units import Units
+from conddp.errors import PrivacyError
 from conddp.heads.head import Head, Linearity
 from conddp.labels.simulation import FAMILIES, simulate
 from conddp.models.result import FitResult
@@ -77,6 +78,11 @@ class Auto(Algorithm):
         if self.num_simulations:
             positive_integer(num_simulations=self.num_simulations)
 
+    @property
+    def needs_delta(self) -> bool:
+        """False: with delta = 0 a pure algorithm is chosen."""
+        return False
+
     def needs_dense(self, schema: Schema, head: Head) -> bool:
         """Return False: the algorithm that is chosen decides."""
         return False
@@ -118,6 +124,11 @@ class Auto(Algorithm):
         Privacy
             Reads public columns, the unit column, names and n only: no cost.
         """
+        if budget.delta == 0 and schema.private:
+            raise PrivacyError(
+                "no algorithm protects private columns with delta = 0, which Gaussian noise cannot give. Choose delta "
+                "well below one over the number of records, or leave the private columns out."
+            )
         if schema.private and head.linear_in is Linearity.NOTHING:
             return Choice(
                 CondDP(),

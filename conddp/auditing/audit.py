@@ -113,6 +113,8 @@ def audit_algorithm(
         _choose_table(public, kind, num_canaries), label_bounds=label_bounds, private=private, seed=seed
     )
     algorithm.check(records.schema, head, Neighbouring.REPLACE, settings.get("loss"))
+    if budget.delta == 0 and algorithm.needs_delta:
+        raise NotCalibrated(f"{name} needs a delta above 0.")
     settings |= {"head": head, "confidence": confidence, "seed": seed, "curator_class": curator_class}
     if num_fits is not None:
         positive_integer(num_fits=num_fits)

@@ -1,11 +1,12 @@
 """Data loading: schemas, types for public and private columns, file readers, and scaling by what is declared."""
 
 from conddp.data.column import Column, Kind, Role
+from conddp.data.draft import SchemaDraft
 from conddp.data.parts import Domain, Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers, require_public
 from conddp.data.passes import BLOCK_SIZE, Executor, Sliceable, list_blocks, run_in_order, run_pass, use_executor
 from conddp.data.private_cells import read_cells, read_private
 from conddp.data.public_table import PublicTable
-from conddp.data.readers import read_column_types, read_table, stream_table
+from conddp.data.readers import read_column_names, read_column_types, read_table, stream_table
 from conddp.data.records import Records
 from conddp.data.scaling import (
     PrivateSpan,
@@ -36,6 +37,7 @@ __all__ = [
     "Records",
     "Role",
     "Schema",
+    "SchemaDraft",
     "Sliceable",
     "Units",
     "as_matrix",
@@ -46,6 +48,7 @@ __all__ = [
     "largest_private",
     "list_blocks",
     "private_unit",
+    "read_column_names",
     "read_column_types",
     "read_cells",
     "read_private",
