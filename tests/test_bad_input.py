@@ -56,7 +56,12 @@ BAD_INPUT: list[tuple[str, list[str], int, str]] = [
         1,
         "is declared but not among",
     ),
-    ("gap", ["fit", "{gap}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "'income' contains NaN. Impute"),
+    (
+        "gap",
+        ["fit", "{gap}", "--schema", "{schema}", "--out", "{dir}/m"],
+        1,
+        "'income' has gaps, and no value is declared",
+    ),
     ("mixed types", ["fit", "{mixed}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "column 'income' holds String"),
     ("twice", ["fit", "{twice}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "'rooms' occurs twice"),
     ("epsilon 0", ["fit", "{table}", "--schema", "{schema}", "--epsilon", "0", "--out", "{dir}/m"], 2, "above 0"),
