@@ -68,7 +68,7 @@ FIRST = {
     ),
     "algorithms/identity.py": ("tests/test_estimators.py",),
     "algorithms/randomized_labels.py": ("tests/test_unit_ledger.py", "tests/privacy/test_release.py"),
-    "estimators.py": ("tests/test_estimators.py",),
+    "estimators/regressor.py": ("tests/test_estimators.py",),
     "privacy/ledger.py": (
         "tests/test_ledger.py",
         "tests/test_total.py",
@@ -624,7 +624,7 @@ MUTANTS = (
     ),
     Mutant(
         "clones copy a generator",
-        "estimators.py",
+        "estimators/regressor.py",
         'for name in ("ledger", "random_state")}',
         'for name in ("ledger",)}',
     ),
