@@ -70,6 +70,8 @@ def read_public_column(series: nw.Series[Any], *, name: str, kind: Kind | None =
     kind : Kind, optional
         Declared kind. If None, the type of the column decides.
     """
+    if series.dtype == nw.Unknown:
+        series = _reopen(series)
     found = _infer_kind(series, name)
     kind = kind or found
     if kind is Kind.CATEGORY:
@@ -83,12 +85,24 @@ def read_public_column(series: nw.Series[Any], *, name: str, kind: Kind | None =
     return PublicColumn(kind, _read_numbers(series, name))
 
 
+def _reopen(series: nw.Series[Any]) -> nw.Series[Any]:
+    """A column whose type is not recognised, as an Arrow column: time stamps in a zone, or a column of gaps."""
+    import pyarrow
+
+    cells = series.to_arrow()
+    if pyarrow.types.is_null(cells.type):
+        cells = cells.cast(pyarrow.float64())
+    return nw.from_native(
+        pyarrow.chunked_array([cells] if isinstance(cells, pyarrow.Array) else cells), series_only=True
+    )
+
+
 def _infer_kind(series: nw.Series[Any], name: str) -> Kind:
     """Kind of a column, from its type; for a column of Python objects, from their types."""
     dtype = series.dtype
     if dtype == nw.Boolean:
         return Kind.BOOLEAN
-    if dtype.is_numeric() or dtype in (nw.Duration, nw.Time, nw.Unknown):  # Arrow's column of gaps is unknown
+    if dtype.is_numeric() or dtype in (nw.Duration, nw.Time):
         return Kind.NUMBER
     if dtype in (nw.Date, nw.Datetime):
         return Kind.DATE
@@ -130,8 +144,6 @@ def _read_numbers(series: nw.Series[Any], name: str) -> NDArray[np.float64]:
             for cell in series.to_list()
         ]
         return np.array(hours, dtype=np.float64)
-    if series.dtype == nw.Unknown:
-        return np.full(len(series), np.nan)
     numbers = as_column(series, what=f"column '{name}'", finite=False, gaps=True).astype(np.float64, copy=False)
     if np.isinf(numbers).any():
         raise SchemaError(
@@ -185,7 +197,9 @@ def _parse_dates(series: nw.Series[Any], name: str) -> nw.Series[Any]:
     parsed: nw.Series[Any] | None = None
     try:
         text = _to_arrow(series).cast(pyarrow.string())
-        parsed = nw.from_native(text.cast(pyarrow.timestamp("us")), series_only=True)
+        chunks = text.chunks if isinstance(text, pyarrow.ChunkedArray) else [text]
+        stamps = pyarrow.chunked_array(chunks, type=pyarrow.string()).cast(pyarrow.timestamp("us"))
+        parsed = nw.from_native(stamps, series_only=True)
     except (pyarrow.ArrowException, ValueError):
         pass
     if parsed is None:

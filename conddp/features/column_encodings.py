@@ -25,6 +25,7 @@ __all__ = ["CategoryEncoding", "ColumnEncoding", "DateEncoding", "NumberEncoding
 
 Vector = NDArray[np.float64]
 
+TINY = 1e-290  # smaller numbers count as zero, because they are not stored
 FAR = 20.0  # a column is heavy-tailed if a value is more than this many standard deviations from the mean
 NORMAL_QUARTILES = 1.349  # distance between the quartiles of a normal distribution, in standard deviations
 ALL_LEVELS = 40  # up to this number of levels, each gets a feature of its own
@@ -70,7 +71,10 @@ class NumberEncoding:
         if not len(known):
             return cls(name, column.kind, 0.0)
         median = float(np.median(known)) if column.kind is Kind.NUMBER else float(np.median(known) >= 0.5)
+        median = median if abs(median) > TINY else 0.0
         scale = _measure_scale(known, median) if squash and is_heavy_tailed(known) else 0.0
+        if scale <= TINY:
+            scale = 0.0
         return cls(name, column.kind, median, scale, bool(gaps.any()))
 
     @property

@@ -122,8 +122,9 @@ class Guarantee:
         public += f"the values of '{self.unit}', " if self.unit else ""
         return (
             f"Not covered: {public}the number of records and the declared ranges, which are treated as public; "
-            "other releases from the same data, whose cost a shared ledger adds up; choices made by looking at private "
-            "values, such as tuning on them; and attacks on timing."
+            "what was done to the table before the fit, such as scaling or encoding by private values; other releases "
+            "from the same data, whose cost a shared ledger adds up; choices made by looking at private values, such "
+            "as tuning on them; and attacks on timing."
         )
 
     def _noise(self) -> str:
