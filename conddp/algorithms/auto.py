@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from conddp._validate import positive_integer
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
@@ -70,6 +71,7 @@ class Auto(Algorithm):
     page: ClassVar[str] = "algorithms/auto.md"
     protects: ClassVar[str] = "as its choice"
     protects_units: ClassVar[bool] = True
+    weighs_records: ClassVar[bool] = True
 
     num_simulations: int = 0
 
@@ -87,6 +89,7 @@ class Auto(Algorithm):
             fit_intercept=task.fit_intercept,
             neighbouring=task.neighbouring,
             units=task.units,
+            weights=task.weights,
         )
         algorithm, name = choice.algorithm, type(choice.algorithm).__name__
         algorithm.check(task.schema, task.head, task.neighbouring, task.loss)
@@ -106,11 +109,12 @@ class Auto(Algorithm):
         fit_intercept: bool = True,
         neighbouring: Neighbouring = Neighbouring.REPLACE,
         units: Units | None = None,
+        weights: NDArray[np.float64] | None = None,
     ) -> Choice:
         """Choose the algorithm for these columns, this budget and this head.
 
         Privacy
-            Reads public columns, the unit column, names and n only: no cost.
+            Reads public columns, the unit column, weights, names and n only: no cost.
         """
         if schema.private and head.linear_in is not Linearity.COLUMNS:
             return Choice(
@@ -127,7 +131,7 @@ class Auto(Algorithm):
         if budget.delta == 0:
             return Choice(RROnBins(), "delta is 0, which Gaussian noise cannot give")
         if self.num_simulations:
-            return self._simulate(public, budget, head, fit_intercept, neighbouring, units)
+            return self._simulate(public, budget, head, fit_intercept, neighbouring, units, weights)
         reason = "all features are public, so that curvature is known exactly and only sums of residuals need noise"
         if head.linear_in is Linearity.NOTHING:
             reason += (
@@ -143,6 +147,7 @@ class Auto(Algorithm):
         fit_intercept: bool,
         neighbouring: Neighbouring,
         units: Units | None,
+        weights: NDArray[np.float64] | None,
     ) -> Choice:
         candidates: dict[str, Algorithm] = {
             f"CondNewton with {num_steps} steps": CondNewton(plan=NewtonPlan(num_steps=num_steps))
@@ -160,9 +165,10 @@ class Auto(Algorithm):
         for family in FAMILIES:
             for seed in range(self.num_simulations):
                 simulated = simulate(public, family, rng, constant=fit_intercept, units=units)
+                records = replace(simulated.records, weights=weights)
                 for name, algorithm in candidates.items():
                     model = algorithm.fit(
-                        simulated.records,
+                        records,
                         budget,
                         head=head,
                         neighbouring=neighbouring,

@@ -18,6 +18,7 @@ from conddp.data.schema import Schema
 from conddp.errors import PrivacyError
 from conddp.features.feature_map import FeatureMap
 from conddp.features.random_features import RandomFeatures
+from conddp.features.row_weights import RowWeights
 from conddp.features.whitening import WhitenedRows
 from conddp.heads.head import Head, Linearity
 from conddp.losses import Loss
@@ -77,6 +78,7 @@ class CondNewton(Algorithm):
     page: ClassVar[str] = "cond_newton.md"
     protects: ClassVar[str] = "label; private columns with a linear head"
     protects_units: ClassVar[bool] = True
+    weighs_records: ClassVar[bool] = True
 
     plan: NewtonPlan = field(default_factory=NewtonPlan)
     width: int = 500
@@ -104,8 +106,8 @@ class CondNewton(Algorithm):
             Gaussian mechanism with parameter :math:`\mu`, accounted exactly
             (:func:`conddp.newton.release.release_residuals`, :func:`conddp.newton.private_columns.release_moments`).
             Public rows and random features are free. Distillation reads released predictions only. The Jacobian of the
-            head depends only on these and on public rows. If units have several records, each release is calibrated to
-            the unit that can move it most, and the records have public weights
+            head depends only on these and on public rows. If units have several records, or records have weights, each
+            release is calibrated to the unit or record that can move it most, and the weights are public
             (:class:`~conddp.features.row_weights.RowWeights`).
         """
         mu = calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
@@ -181,15 +183,18 @@ class CondNewton(Algorithm):
 
 
 def _whiten(task: Task, features: FeatureMap) -> WhitenedRows:
-    """Whiten the public rows, with weights of the records if units have several of them."""
+    """Whiten the public rows, with weights of the records if the user gave some or units have several records."""
     transformed = features.transform(task.public)
-    rows = WhitenedRows.of(transformed, constant=task.fit_intercept)
+    given = None if task.weights is None else RowWeights.give(task.weights)
+    rows = WhitenedRows.of(transformed, constant=task.fit_intercept, weights=given)
+    if task.repeated_units is None:
+        return rows
     weights = weigh_records(
         task,
         num_directions=rows.num_directions + task.num_private,
         rows=None if task.num_private else rows.values,
     )
-    return rows if weights is None else WhitenedRows.of(transformed, constant=task.fit_intercept, weights=weights)
+    return WhitenedRows.of(transformed, constant=task.fit_intercept, weights=weights)
 
 
 def _add_private_columns(task: Task, records: Records, public_rows: WhitenedRows, *, mu: float) -> PrivateRows:
@@ -225,7 +230,7 @@ class _Lesson:
     @classmethod
     def of(cls, task: Task) -> "_Lesson":
         return cls(
-            Student.of(task.head, task.public, constant=task.fit_intercept),
+            Student.of(task.head, task.public, constant=task.fit_intercept, weights=task.weights),
             scale_bounds(task.schema.label_bounds, center=task.fit_intercept),
             task.make_generator("weights"),
         )

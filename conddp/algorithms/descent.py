@@ -90,6 +90,7 @@ class Descent(Algorithm):
     """
 
     protects_units: ClassVar[bool] = True
+    weighs_records: ClassVar[bool] = True
 
     num_steps: int | None = None
     batch_size: int | None = None
@@ -168,10 +169,10 @@ class Descent(Algorithm):
 
         Privacy
             Releases ``num_steps`` noisy sums of clipped gradients, calibrated to the budget. The conditioning matrix
-            and all settings depend only on public columns, n and the budget. With units, records have public weights,
-            and the noise covers the unit with the largest sum of weights.
+            and all settings depend only on public columns, n and the budget. With units or weights of the user, records
+            have public weights, and the noise covers the unit with the largest sum of weights.
         """
-        spectrum = Spectrum.of(task.public, constant=task.fit_intercept)
+        spectrum = Spectrum.of(task.public, constant=task.fit_intercept, weights=task.weights)
         weights = weigh_records(task, num_directions=task.head.layout(spectrum.rank, task.num_private).size)
         plan = self.plan(
             task.head,

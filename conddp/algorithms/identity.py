@@ -24,12 +24,14 @@ def list_settings(*settings: object) -> list[bytes]:
 
 
 def list_public(records: Records) -> Iterator[bytes]:
-    """Declared bounds, public cells and units. Names of features make no difference to a fit."""
+    """Declared bounds, public cells, units and weights. Names of features make no difference to a fit."""
     yield repr((records.schema.label, records.schema.private_bounds)).encode()
     yield _to_bytes(records.public.values)
     if records.units is not None:
         yield repr(records.units.max_rows).encode()
         yield _to_bytes(records.units.codes)
+    if records.weights is not None:
+        yield b"weights" + _to_bytes(records.weights)
 
 
 def list_private(records: Records) -> Iterator[bytes]:

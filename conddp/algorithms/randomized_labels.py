@@ -66,6 +66,7 @@ class RandomizedLabels(Algorithm):
     labels_only: ClassVar[bool] = True
     replace_only: ClassVar[bool] = True
     protects_units: ClassVar[bool] = True
+    weighs_records: ClassVar[bool] = True
 
     randomizer: Literal["bins", "unbiased", "binary", "laplace", "staircase"]
     prior: LabelPrior | None = field(default=None, compare=False)
@@ -96,7 +97,7 @@ class RandomizedLabels(Algorithm):
             histogram of the labels (L1 sensitivity 2). The rest pays for one randomised value per label. Training is
             post-processing. If units have up to k records, the L1 sensitivity is 2k and every label gets 1/k of the
             rest, because independent pure mechanisms add up. A declared ``max_rows`` of the unit limits k; records
-            beyond it, in the order of the table, are dropped.
+            beyond it, in the order of the table, are dropped. Weights of records are used in training only.
         """
         epsilon, bounds = task.budget.epsilon, task.schema.label_bounds
         needs_prior = self.randomizer in ("bins", "unbiased") and self.prior is None
@@ -125,7 +126,9 @@ class RandomizedLabels(Algorithm):
         released = randomizer.randomize(bounds.clamp(records.label.values), task.curator, per_unit=per_unit)
         if self.recalibrate:
             slope = randomizer.compute_slope(prior)
-            released = _recalibrate(released, slope, task.public, fit_intercept=task.fit_intercept)
+            released = _recalibrate(
+                released, slope, task.public, fit_intercept=task.fit_intercept, weights=task.weights
+            )
         model = fit_released_labels(
             task.head,
             task.public,
@@ -133,6 +136,7 @@ class RandomizedLabels(Algorithm):
             bounds,
             fit_intercept=task.fit_intercept,
             rng=task.make_generator("weights"),
+            weights=task.weights,
         )
         return task.finish(model, settings)
 
@@ -157,21 +161,30 @@ class RandomizedLabels(Algorithm):
 
 
 def _recalibrate(
-    released: NDArray[np.float64], slope: float, public: PublicFeatures, *, fit_intercept: bool
+    released: NDArray[np.float64],
+    slope: float,
+    public: PublicFeatures,
+    *,
+    fit_intercept: bool,
+    weights: NDArray[np.float64] | None,
 ) -> NDArray[np.float64]:
     """Scale released labels about their mean by the slope and by the fraction of signal in their linear fit."""
-    Z = ConditioningMatrix.from_spectrum(Spectrum.of(public, constant=fit_intercept)).transform(public)
+    Z = ConditioningMatrix.from_spectrum(Spectrum.of(public, constant=fit_intercept, weights=weights)).transform(public)
     n, k = Z.shape
-    mean = released.mean() if fit_intercept else 0.0
-    centred = released - mean
+    mean = np.average(released, weights=weights) if fit_intercept else 0.0
+    centred, num_independent = released - mean, float(n)
+    if weights is not None:  # least squares of rows and labels that are multiplied by the root of their weight
+        root = np.sqrt(weights * (n / weights.sum()))
+        Z, centred = Z * root[:, None], centred * root
+        num_independent = float(weights.sum() ** 2 / (weights @ weights))
     fitted = Z @ (Z.T @ centred / n)  # least squares: the second moment of Z is the identity
     explained = float(fitted @ fitted) / n
     leftover = float((centred - fitted) @ (centred - fitted)) / max(1, n - k)
     directions = max(1, k - 1)
-    by_noise = leftover * directions / n  # expected variance explained by noise alone
+    by_noise = leftover * directions / num_independent  # expected variance explained by noise alone
     doubt = 1 + 2 * math.sqrt(2 / directions)  # plus two standard deviations, since 1 / slope may be large
     fraction = max(0.0, 1 - doubt * by_noise / explained) if explained > 0 else 0.0
-    return mean + fraction / max(slope, 1e-6) * centred
+    return mean + fraction / max(slope, 1e-6) * (released - mean)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Records of a table: public features, private features and labels."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import narwhals as nw
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from conddp._validate import in_range
 from conddp.data.parts import Labels, Matrix, PrivateFeatures, PublicFeatures, as_matrix
+from conddp.data.sample_weights import read_weights
 from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.errors import PrivateDataLeak, SchemaError
@@ -27,12 +28,16 @@ class Records:
         The columns by role.
     units : Units, optional
         The unit of every record, such as the person whom it is about. If None, every record is protected on its own.
+    weights : array of shape (n,), optional
+        Public weights of the records in weighted least squares, at least 0. Only their ratios count. If None, all
+        records have the same weight.
     """
 
     public: PublicFeatures
     private: PrivateFeatures | None
     label: Labels
     units: Units | None = None
+    weights: NDArray[np.float64] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.public, PublicFeatures):
@@ -42,6 +47,9 @@ class Records:
             lengths["private"] = len(self.private)
         if self.units is not None:
             lengths["units"] = len(self.units)
+        if self.weights is not None:
+            object.__setattr__(self, "weights", read_weights(self.weights))
+            lengths["weights"] = len(self.weights)
         if len(set(lengths.values())) > 1:
             raise SchemaError(f"the parts of a data set must have the same number of records, got {lengths}.")
 
@@ -100,13 +108,40 @@ class Records:
     def take(self, index: NDArray[np.intp]) -> "Records":
         """Select the records at these positions."""
         private = None if self.private is None else self.private[index]
-        return Records(
-            self.public[index], private, self.label[index], None if self.units is None else self.units[index]
-        )
+        units = None if self.units is None else self.units[index]
+        weights = None if self.weights is None else self.weights[index]
+        return Records(self.public[index], private, self.label[index], units, weights)
+
+    def scale_weights(self) -> "Records":
+        """Records that count, with weights of which the largest is 1, or without weights if all are equal.
+
+        Raises
+        ------
+        SchemaError
+            If all weights are zero.
+        """
+        if self.weights is None:
+            return self
+        largest = float(self.weights.max())
+        if not largest:
+            raise SchemaError("all weights of records are zero, so that there is nothing to learn from.")
+        scaled = self.weights / largest
+        counted = np.flatnonzero(scaled)
+        if (scaled[counted] == 1.0).all():
+            records = replace(self, weights=None)
+        else:
+            records = replace(self, weights=scaled)
+        return records if len(counted) == len(scaled) else records.take(counted)
 
     def arrange(self) -> "Records":
-        """Records with those of a unit side by side, without those beyond the declared maximum of a unit."""
-        return self if self.units is None else self.take(self.units.arrange())
+        """Records that a fit uses, with those of a unit side by side and scaled weights.
+
+        Records of weight zero are dropped, and then those beyond the declared maximum of a unit.
+        """
+        records = self.scale_weights()
+        if records.units is None:
+            return records
+        return records.take(records.units.arrange()).scale_weights()
 
     def split(self, *, test_fraction: float = 0.2, random_state: int = 42) -> tuple["Records", "Records"]:
         """Split into training and test records, exactly as scikit-learn's ``train_test_split`` does.

@@ -5,7 +5,7 @@ With whitened rows :math:`u_i` and residuals :math:`r_i = y_i - \theta^\top u_i`
 .. math:: \Big(\sum_i \psi_i\, g \circ u_i,\; \tfrac{h c}{w^2} \sum_i \min(r_i^2, w^2)\Big) + N(0, \sigma^2 I), \qquad
    \psi_i = \mathrm{clamp}\big(r_i,\, \pm c / \|g \circ u_i\|\big)
 
-If units have several records, record i is multiplied by its weight :math:`a_i` in both sums.
+If units have several records or the user gave weights, record i is multiplied by its weight :math:`a_i` in both sums.
 """
 
 import math
@@ -90,6 +90,7 @@ class _PublicFacts:
 
     farthest: float
     distances: tuple[Vector, ...]  # between the ends of each clamped residual, block by block
+    alone: float = 0.0  # largest move of both sums by one record, with its weight
     curvature: Vector | float = 0.0
     weight_sampled: float = 0.0
 
@@ -98,6 +99,7 @@ class _PublicFacts:
         return _PublicFacts(
             float(farthest),
             self.distances + other.distances,
+            float(np.maximum(self.alone, other.alone)),
             self.curvature + other.curvature,
             self.weight_sampled + other.weight_sampled,
         )
@@ -139,7 +141,8 @@ def release_residuals(
         :func:`~conddp.features.unit_moves.bound_largest_move` bounds. The second sum moves by at most
         :math:`h c \sum_{i \in u} a_i`, because every term lies between 0 and :math:`h c\, a_i`. The sensitivity is the
         maximum over units of the length of both moves together. With private rows the first sum moves by at most
-        2 ``clip_norm`` (or ``clip_norm``) times :math:`\sum_{i \in u} a_i`.
+        2 ``clip_norm`` (or ``clip_norm``) times :math:`\sum_{i \in u} a_i`. Records that have weights and are
+        protected on their own are units of one record.
 
     Parameters
     ----------
@@ -189,7 +192,9 @@ def release_residuals(
     if weights is not None:
         together = max(1.0, weights.largest_total) * math.hypot(most, query.square_weight * query.clip_norm)
         if distances:  # public rows
-            bound = _bound_units(rows.values, np.concatenate(distances) * weights.values, weights, query)
+            bound = facts.alone
+            if weights.units.largest > 1:
+                bound = _bound_units(rows.values, np.concatenate(distances) * weights.values, weights, query)
             together = bound if bound <= together else together  # also if it is NaN
         sensitivity = max(together, math.hypot(query.clip_norm, query.square_weight * query.clip_norm))
     noise_std = sensitivity / mu
@@ -260,11 +265,14 @@ class _Residuals:
             distances = highest - lowest
         else:
             distances = np.maximum(np.abs(lowest), np.abs(highest))
-        farthest = float((distances * self.norms).max())
-        kept = () if self.weights is None else (distances,)
+        moves, alone = distances * self.norms, 0.0
+        farthest, kept = float(moves.max()), tuple[Vector, ...]()
+        if self.weights is not None:
+            kept = (distances,)
+            alone = float((np.hypot(moves, self.query.square_weight * self.query.clip_norm) * self.weights).max())
         if not with_curvature:
-            return _PublicFacts(farthest, kept)
+            return _PublicFacts(farthest, kept, alone)
         left = (2 * ndtr(self.limits / self.query.residual_std) - 1) * loss.curvature(self.predicted)
         if self.weights is not None:
-            return _PublicFacts(farthest, kept, (left * self.weights) @ self.squared, float(self.weights.sum()))
-        return _PublicFacts(farthest, kept, left @ self.squared, float(len(self.block)))
+            return _PublicFacts(farthest, kept, alone, (left * self.weights) @ self.squared, float(self.weights.sum()))
+        return _PublicFacts(farthest, kept, alone, left @ self.squared, float(len(self.block)))

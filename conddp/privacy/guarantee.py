@@ -40,6 +40,8 @@ class Guarantee:
         records.
     num_units, records_per_unit : int
         Number of units, and the largest number of training records of a unit; 0 without units.
+    weighted : bool
+        Whether the records had weights, which are treated as public.
     """
 
     budget: PrivacyBudget
@@ -55,6 +57,7 @@ class Guarantee:
     unit: str = ""
     num_units: int = 0
     records_per_unit: int = 0
+    weighted: bool = False
 
     @property
     def epsilon(self) -> float:
@@ -116,6 +119,7 @@ class Guarantee:
         more = f" and {len(self.public_columns) - 6} more" if len(self.public_columns) > 6 else ""
         public = f"the public columns {columns}{more}, " if self.public_columns else ""
         public += f"the values of '{self.unit}', " if self.unit else ""
+        public += "the weights of the records, " if self.weighted else ""
         return (
             f"Not covered: {public}the number of records and the declared ranges, which are treated as public; "
             "other releases from the same data, whose cost a shared ledger adds up; choices made by looking at private "

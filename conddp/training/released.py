@@ -9,6 +9,7 @@ from conddp.bounds import Bounds
 from conddp.data.parts import PrivateFeatures, PublicFeatures
 from conddp.data.scaling import scale_private
 from conddp.features.conditioning import ConditioningMatrix
+from conddp.features.row_weights import RowWeights
 from conddp.features.spectrum import Spectrum
 from conddp.heads.folding import move_parameters
 from conddp.heads.head import Head, Inputs, Linearity
@@ -31,6 +32,7 @@ def fit_released_labels(
     fit_intercept: bool,
     rng: np.random.Generator,
     private: PrivateFeatures | None = None,
+    weights: NDArray[np.float64] | None = None,
 ) -> FittedModel:
     """Fit a linear head by least squares, or any other head with Adam on conditioned features.
 
@@ -53,15 +55,19 @@ def fit_released_labels(
         Generator for initial parameters and mini-batches.
     private : PrivateFeatures, optional
         Private columns, for non-private references only.
+    weights : array of shape (n,), optional
+        Public weights of the records; all are equal if None.
     """
     scaled = (np.asarray(label, dtype=np.float64) - (bounds.midpoint if fit_intercept else 0.0)) / bounds.width
-    C = ConditioningMatrix.from_spectrum(Spectrum.of(public, constant=fit_intercept))
+    C = ConditioningMatrix.from_spectrum(Spectrum.of(public, constant=fit_intercept, weights=weights))
     Z = C.transform(public)
     Q = None if private is None else scale_private(private, center=fit_intercept)
     num_private = 0 if Q is None else Q.shape[1]
     layout = head.layout(C.num_parameters, num_private)
     if head.linear_in is Linearity.COLUMNS:
         rows = Z if Q is None else np.hstack([Z, Q])
+        if weights is not None:
+            rows, scaled = rows * np.sqrt(weights)[:, None], scaled * np.sqrt(weights)
         parameters = np.linalg.lstsq(rows, scaled, rcond=None)[0][None]
     else:
         n = len(scaled)
@@ -76,6 +82,7 @@ def fit_released_labels(
             optimizer=Adam(LEARNING_RATE),
             curator=None,
             rng=rng,
+            weights=None if weights is None else RowWeights.give(weights),
         )
     folded = move_parameters(head, parameters, num_private=num_private, source=C)
     after = head.layout(len(C.matrix), num_private)
