@@ -13,8 +13,9 @@ weights are therefore chosen for the geometric mean of :math:`f_u` over all dire
 (measured with ``benchmarks/units.py``). Sensitivities are computed from the weights and do not depend on this.
 
 Records may also have weights of their own, as in weighted least squares: public numbers :math:`s_i \le 1` that the user
-gives. The weight of record i of unit u is then :math:`a_i = a_u s_i`. M is at least 1, the largest weight of a single
-record: the weights of the user are changed only as far as units have several records.
+gives. The weight of record i of unit u is then :math:`a_i = a_u s_i`. The sampling variance is taken to be that of
+records whose variance is inverse to :math:`s_i`, for which the weights of the user are best, so that they are kept if
+there is little noise. M is at least 1, the largest weight of a single record: units of one record always keep theirs.
 """
 
 from dataclasses import dataclass
@@ -87,10 +88,7 @@ class RowWeights:
         noise_std : float
             Standard deviation of the noise in a sum to which one record contributes a vector of length at most 1.
         """
-        sums: NDArray[Any] = units.sizes
-        squares: NDArray[Any] = units.sizes
-        if of_records is not None:
-            sums, squares = units.add_up(of_records), units.add_up(of_records**2)
+        sums: NDArray[Any] = units.sizes if of_records is None else units.add_up(of_records)
         usual = np.maximum(np.sqrt(moves * sums), 1e-300)
         limits = np.unique(np.maximum(np.quantile(usual, np.linspace(0, 1, MOST_CANDIDATES)), 1.0))
         errors = []
@@ -98,7 +96,7 @@ class RowWeights:
             weights = np.minimum(1.0, limit / usual)
             total = weights @ sums
             noise = num_directions * noise_std * TYPICAL_CLIP_NORM * (weights * usual).max() / total
-            errors.append(noise**2 + num_directions * float(weights**2 @ squares) / total**2)
+            errors.append(noise**2 + num_directions * float(weights**2 @ sums) / total**2)
         return cls(units, np.minimum(1.0, limits[int(np.argmin(errors))] / usual), moves, of_records)
 
     @cached_property
