@@ -61,6 +61,30 @@ class Algorithm(ABC):
         """
         return expect_event(self.cost(budget))
 
+    def foresee(
+        self, budget: PrivacyBudget, records: Records, *, head: Head, neighbouring: Neighbouring
+    ) -> Transcript | None:
+        """Return the event that a fit with this budget on these records will record.
+
+        Several fits are composed by it before the first of them. None or an empty transcript stands for a cost that
+        adds by basic composition.
+
+        Privacy
+            Reads public columns, units and numbers of records only: no cost.
+
+        Parameters
+        ----------
+        budget : PrivacyBudget
+            Budget of the fit.
+        records : Records
+            Records that the fit will use, arranged.
+        head : Head
+            Model to fit.
+        neighbouring : Neighbouring
+            Neighbouring relation of the fit.
+        """
+        return self.expect(budget)
+
     @abstractmethod
     def run(self, task: Task) -> FitResult:
         """Choose settings from public information, spend the budget, then train."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from conddp.algorithms.private_mean import PrivateMean
 from conddp.algorithms.randomized_labels import RROnBins
 from conddp.algorithms.task import Task
 from conddp.data.parts import PublicFeatures
+from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.heads.head import Head, Linearity
@@ -24,6 +25,7 @@ from conddp.newton.schedule import NewtonPlan
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
+from conddp.privacy.transcript import Transcript
 
 __all__ = ["Auto", "Choice"]
 
@@ -139,6 +141,32 @@ class Auto(Algorithm):
             )
         return Choice(CondNewton(), reason)
 
+    def settle(
+        self,
+        records: Records,
+        budget: PrivacyBudget,
+        *,
+        head: Head,
+        fit_intercept: bool,
+        neighbouring: Neighbouring,
+    ) -> "SettledAuto":
+        """Make the choice now, for several fits on the same public columns with this budget each.
+
+        Privacy
+            Same as :meth:`choose`.
+        """
+        choice = self.choose(
+            records.public,
+            records.schema,
+            budget,
+            head,
+            fit_intercept=fit_intercept,
+            neighbouring=neighbouring,
+            units=records.units,
+            weights=records.weights,
+        )
+        return SettledAuto(num_simulations=self.num_simulations, choice=choice)
+
     def _simulate(
         self,
         public: PublicFeatures,
@@ -186,6 +214,29 @@ class Auto(Algorithm):
             f"{listed} (the mean in units of the residual variance; the worst case over the best candidate's error)"
         )
         return Choice(candidates[best], reason, means, worst)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettledAuto(Auto):
+    """An automatic choice that was made before, so that several fits use the same algorithm.
+
+    Parameters
+    ----------
+    choice : Choice
+        The choice.
+    """
+
+    choice: Choice
+
+    def foresee(
+        self, budget: PrivacyBudget, records: Records, *, head: Head, neighbouring: Neighbouring
+    ) -> Transcript | None:
+        """Return the event of the chosen algorithm."""
+        return self.choice.algorithm.foresee(budget, records, head=head, neighbouring=neighbouring)
+
+    def choose(self, *arguments: Any, **settings: Any) -> Choice:
+        """Return the choice."""
+        return self.choice
 
 
 ALGORITHMS.add("auto", Auto())

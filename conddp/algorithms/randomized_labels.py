@@ -12,8 +12,10 @@ from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.task import Task
 from conddp.bounds import Bounds
 from conddp.data.parts import PublicFeatures
+from conddp.data.records import Records
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
+from conddp.heads.head import Head
 from conddp.labels.prior import LabelPrior, choose_grid_size, estimate_label_prior, make_grid
 from conddp.labels.randomizers import (
     AdditiveNoise,
@@ -25,6 +27,8 @@ from conddp.labels.randomizers import (
 from conddp.models.result import FitResult
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.events import make_pure_event
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.transcript import Transcript
 from conddp.training.released import fit_released_labels
 
 __all__ = ["RROnBins", "RandomizedLabels"]
@@ -89,6 +93,20 @@ class RandomizedLabels(Algorithm):
         """Return a cost with delta = 0, because the guarantee is pure."""
         return PrivacyBudget(budget.epsilon, 0.0)
 
+    def foresee(
+        self, budget: PrivacyBudget, records: Records, *, head: Head, neighbouring: Neighbouring
+    ) -> Transcript | None:
+        """Return the pure releases: the prior, if one is needed, and one value for every label of a unit."""
+        per_unit = 1 if records.units is None else records.units.largest
+        prior_epsilon, label_epsilon = self._divide_epsilon(budget.epsilon, per_unit)
+        return _state_event(prior_epsilon, label_epsilon, per_unit)
+
+    def _divide_epsilon(self, epsilon: float, per_unit: int) -> tuple[float, float]:
+        """Epsilon of the prior, 0 if none is estimated, and of each label."""
+        needs_prior = self.randomizer in ("bins", "unbiased") and self.prior is None
+        prior_epsilon = min(self.prior_fraction * epsilon, LARGEST_EPSILON) if needs_prior else 0.0
+        return prior_epsilon, min((epsilon - prior_epsilon) / per_unit, LARGEST_EPSILON)
+
     def run(self, task: Task) -> FitResult:
         """Randomise the labels once, then train on them.
 
@@ -100,10 +118,8 @@ class RandomizedLabels(Algorithm):
             beyond it, in the order of the table, are dropped. Weights of records are used in training only.
         """
         epsilon, bounds = task.budget.epsilon, task.schema.label_bounds
-        needs_prior = self.randomizer in ("bins", "unbiased") and self.prior is None
-        prior_epsilon = min(self.prior_fraction * epsilon, LARGEST_EPSILON) if needs_prior else 0.0
         per_unit = 1 if task.units is None else task.units.largest
-        label_epsilon = min((epsilon - prior_epsilon) / per_unit, LARGEST_EPSILON)
+        prior_epsilon, label_epsilon = self._divide_epsilon(epsilon, per_unit)
         grid = self._make_grid(bounds, task.num_records)
         settings = {
             "randomizer": self.randomizer,
@@ -113,11 +129,11 @@ class RandomizedLabels(Algorithm):
             "label_epsilon": label_epsilon,
             **({"labels_per_unit": per_unit} if per_unit > 1 else {}),
         }
-        event = make_pure_event(*filter(None, (prior_epsilon, *[label_epsilon] * per_unit)))
+        event = _state_event(prior_epsilon, label_epsilon, per_unit)
         records = task.spend("every label randomised once", settings, event=event)
 
         prior = self.prior or LabelPrior(grid, np.ones(len(grid)))
-        if needs_prior:
+        if prior_epsilon:
             prior = estimate_label_prior(
                 records.label, grid, epsilon=prior_epsilon, curator=task.curator, per_unit=per_unit
             )
@@ -158,6 +174,10 @@ class RandomizedLabels(Algorithm):
         if self.randomizer == "binary":
             return make_binary_response(bounds, epsilon, prior.grid)
         return AdditiveNoise(bounds, epsilon, self.randomizer)
+
+
+def _state_event(prior_epsilon: float, label_epsilon: float, per_unit: int) -> Transcript:
+    return make_pure_event(*filter(None, (prior_epsilon, *[label_epsilon] * per_unit)))
 
 
 def _recalibrate(
