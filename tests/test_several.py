@@ -96,7 +96,7 @@ def test_the_exact_total_of_all_entries_is_the_budget_and_never_more(name: str, 
     assert fits.guarantee.budget == whole
     assert [each.guarantee.budget for each in fits.results] == [entry.cost for entry in paid]
     with pytest.raises(BudgetExceeded):
-        FitRequest(0.01 * budget.epsilon, budget.delta, "mean" if whole.delta else "laplace", ledger=ledger)
+        FitRequest(0.1 * budget.epsilon, budget.delta, "mean" if whole.delta else "laplace", ledger=ledger)
 
 
 @pytest.mark.parametrize("number", [2, 3, 17])

@@ -509,8 +509,8 @@ MUTANTS = (
     Mutant(
         "several labels: a ledger of its own for each",
         "algorithms/request.py",
-        "                    ledger=ledger,\n                    callback=callback,\n                )\n                results",
-        "                    callback=callback,\n                )\n                results",
+        "ledger=ledger,\n                    callback=callback,\n                )\n                results",
+        "callback=callback,\n                )\n                results",
     ),
     Mutant(
         "several labels: later fits do not count them",
