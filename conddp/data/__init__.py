@@ -4,6 +4,7 @@ from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures, as_matrix
 from conddp.data.passes import BLOCK_SIZE, Executor, Sliceable, list_blocks, run_in_order, run_pass, use_executor
 from conddp.data.readers import load_features, load_public, load_records, load_units, read_column_types
 from conddp.data.records import Records
+from conddp.data.sample_weights import read_weights
 from conddp.data.scaling import (
     bound_label_move,
     largest_private,
@@ -39,6 +40,7 @@ __all__ = [
     "load_units",
     "private_unit",
     "read_column_types",
+    "read_weights",
     "require_public",
     "restore_label",
     "run_in_order",
