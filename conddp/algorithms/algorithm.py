@@ -61,6 +61,22 @@ class Algorithm(ABC):
         """
         return expect_event(self.cost(budget))
 
+    def settle(
+        self,
+        records: Records,
+        budget: PrivacyBudget,
+        *,
+        head: Head,
+        fit_intercept: bool,
+        neighbouring: Neighbouring,
+    ) -> "Algorithm":
+        """Make all choices that several fits on the same public columns, with this budget each, must have in common.
+
+        Privacy
+            Reads public columns, units, weights, names and n only: no cost.
+        """
+        return self
+
     def foresee(
         self, budget: PrivacyBudget, records: Records, *, head: Head, neighbouring: Neighbouring
     ) -> Transcript | None:

@@ -150,11 +150,7 @@ class Auto(Algorithm):
         fit_intercept: bool,
         neighbouring: Neighbouring,
     ) -> "SettledAuto":
-        """Make the choice now, for several fits on the same public columns with this budget each.
-
-        Privacy
-            Same as :meth:`choose`.
-        """
+        """Make the choice now, for several fits on the same public columns with this budget each."""
         choice = self.choose(
             records.public,
             records.schema,

@@ -7,7 +7,6 @@ from typing import Any
 
 from conddp._validate import one_of, positive
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
-from conddp.algorithms.auto import Auto
 from conddp.algorithms.several import JointFit, check_outputs, divide_budget, guess_part, join_events
 from conddp.algorithms.unrecorded import warn_of_joint_cost
 from conddp.data.records import Records
@@ -176,14 +175,13 @@ class FitRequest:
             algorithm.check(each.schema, head, neighbouring)
         if used.weights is not None:
             algorithm.check_weights()
-        if isinstance(algorithm, Auto):
-            algorithm = algorithm.settle(
-                used,
-                guess_part(self.budget, number),
-                head=head,
-                fit_intercept=bool(self.fit_intercept),
-                neighbouring=neighbouring,
-            )
+        algorithm = algorithm.settle(
+            used,
+            guess_part(self.budget, number),
+            head=head,
+            fit_intercept=bool(self.fit_intercept),
+            neighbouring=neighbouring,
+        )
 
         def foresee(part: PrivacyBudget) -> Transcript | None:
             return algorithm.foresee(part, used, head=head, neighbouring=neighbouring)
