@@ -18,7 +18,7 @@ PACKAGE = Path(conddp.__file__).parent
 DATA_PATH = (
     ("errors",),
     ("_validate", "cache", "losses"),
-    ("registry", "bounds", "stored"),
+    ("registry", "bounds", "categories", "stored"),
     ("privacy",),
     ("data",),
     ("features",),

@@ -1,5 +1,6 @@
 """Data loading: schemas, types for public and private columns, file readers, and scaling by declared bounds."""
 
+from conddp.data.column import Column, Kind, Role
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers, require_public
 from conddp.data.passes import BLOCK_SIZE, Executor, Sliceable, list_blocks, run_in_order, run_pass, use_executor
 from conddp.data.readers import load_features, load_public, load_records, load_units, read_column_types
@@ -14,13 +15,14 @@ from conddp.data.scaling import (
     scale_label,
     scale_private,
 )
-from conddp.data.schema import Column, Role, Schema
+from conddp.data.schema import Schema
 from conddp.data.units import Units
 
 __all__ = [
     "BLOCK_SIZE",
     "Column",
     "Executor",
+    "Kind",
     "Labels",
     "PrivateFeatures",
     "PublicFeatures",

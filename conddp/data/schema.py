@@ -1,48 +1,25 @@
-"""Schema of a table: the role of each column, and declared bounds for the label and private columns."""
+"""Schema of a table: the role of each column, and declared ranges for the label and private columns."""
 
 import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from conddp._validate import positive_integer
 from conddp.bounds import Bounds
+from conddp.categories import Categories
+from conddp.data.column import Column, Kind, Role
 from conddp.errors import SchemaError
 from conddp.stored import read_bytes
 
-__all__ = ["Column", "Role", "Schema"]
-
+__all__ = ["Schema"]
 
 LARGEST_SCHEMA = 1 << 24  # bytes
-
-
-class Role(Enum):
-    """Role of a column: public feature, private feature or label."""
-
-    PUBLIC = "public"
-    PRIVATE = "private"
-    LABEL = "label"
-
-
-@dataclass(frozen=True)
-class Column:
-    """Name and role of a column, and its bounds unless it is public."""
-
-    name: str
-    role: Role
-    bounds: Bounds | None = None
-
-    def __post_init__(self) -> None:
-        if self.role is Role.PUBLIC and self.bounds is not None:
-            raise SchemaError(
-                f"column '{self.name}' is public and has bounds. Public columns are scaled by their own statistics. "
-                "Remove the bounds, or make the column private."
-            )
-        if self.role is not Role.PUBLIC:
-            object.__setattr__(self, "bounds", Bounds.of(self.bounds, column=self.name))
+TABLES = ("label", "public", "private", "dropped", "undecided", "unit")
 
 
 @dataclass(frozen=True)
@@ -58,6 +35,8 @@ class Schema:
         covers all records of a person together; see :class:`~conddp.data.units.Units`.
     max_rows : int, optional
         Maximum number of records of a unit that are used. If None, all are.
+    dropped : tuple of str
+        Columns of the table that were considered and are not used.
 
     Examples
     --------
@@ -72,6 +51,7 @@ class Schema:
     columns: tuple[Column, ...]
     unit: str | None = None
     max_rows: int | None = None
+    dropped: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         seen: dict[str, Role] = {}
@@ -82,6 +62,9 @@ class Schema:
                     raise SchemaError(f"column '{column.name}' is the label and also a feature. Remove one of the two.")
                 raise SchemaError(f"column '{column.name}' is listed twice. Give each column one role.")
             seen[column.name] = column.role
+        for name in self.dropped:
+            if name in seen or name == self.unit:
+                raise SchemaError(f"column '{name}' is dropped and also used. Remove one of the two.")
         labels = [column.name for column in self.columns if column.role is Role.LABEL]
         if len(labels) != 1:
             raise SchemaError(f"a schema needs exactly one label column, got {labels}.")
@@ -106,18 +89,55 @@ class Schema:
         label_bounds: object,
         public: Iterable[str] = (),
         private: Mapping[str, object] | None = None,
+        kinds: Mapping[str, object] | None = None,
+        missing_labels: str = "refuse",
         unit: str | None = None,
         max_rows: int | None = None,
+        dropped: Iterable[str] = (),
     ) -> "Schema":
-        """Create a schema from column names and (low, high) pairs."""
+        """Create a schema from column names and declarations.
+
+        Parameters
+        ----------
+        label : str
+            The column to predict.
+        label_bounds : (low, high)
+            Its declared range.
+        public : iterable of str
+            Public features.
+        private : mapping, optional
+            Private features, each with (low, high), a list of categories, or a mapping with ``bounds`` or
+            ``categories`` and ``fill``, the value that stands for a gap.
+        kinds : mapping, optional
+            Kinds of public columns whose type does not tell, for example ``{"zip_code": "category"}``.
+        missing_labels : {"refuse", "public"}
+            "public" declares that everyone may know which labels are missing. Such records are dropped.
+        unit, max_rows, dropped
+            See the class.
+        """
+        if missing_labels not in ("refuse", "public"):
+            raise SchemaError(f"missing_labels must be 'refuse' or 'public', got {repr(missing_labels)[:80]}.")
+        public, kinds = list(public), dict(kinds or {})
+        for name in kinds:
+            if name not in public:
+                raise SchemaError(f"column '{name}' has a kind but is not public. Kinds are for public columns.")
         return cls(
             (
-                Column(label, Role.LABEL, Bounds.of(label_bounds, column=label)),
-                *(Column(name, Role.PUBLIC) for name in public),
-                *(Column(n, Role.PRIVATE, Bounds.of(b, column=n)) for n, b in (private or {}).items()),
+                Column(
+                    label,
+                    Role.LABEL,
+                    Bounds.of(label_bounds, column=label),
+                    missing_is_public=missing_labels == "public",
+                ),
+                *(
+                    Column(name, Role.PUBLIC, kind=Kind.of(kinds[name], column=name) if name in kinds else None)
+                    for name in public
+                ),
+                *(Column.private(name, declared) for name, declared in (private or {}).items()),
             ),
             unit,
             max_rows,
+            tuple(dropped),
         )
 
     @property
@@ -147,38 +167,72 @@ class Schema:
         return tuple(column.name for column in self.columns if column.role is Role.PRIVATE)
 
     @property
+    def private_columns(self) -> tuple[Column, ...]:
+        """Declarations of the private feature columns, in order."""
+        return tuple(column for column in self.columns if column.role is Role.PRIVATE)
+
+    @property
+    def private_domains(self) -> tuple[Bounds | Categories, ...]:
+        """Declared bounds or categories of the private feature columns, in order."""
+        return tuple(column.domain for column in self.private_columns)
+
+    @property
     def private_bounds(self) -> tuple[Bounds, ...]:
-        """Declared bounds of the private feature columns, in order."""
-        return tuple(
-            column.bounds for column in self.columns if column.role is Role.PRIVATE and column.bounds is not None
-        )
+        """Declared bounds of the private feature columns, in order, if all of them are numbers."""
+        if any(column.bounds is None for column in self.private_columns):
+            raise SchemaError("private columns with categories are not supported here.")
+        return tuple(column.bounds for column in self.private_columns if column.bounds is not None)
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """Declared kinds of public columns."""
+        return {column.name: column.kind for column in self.columns if column.role is Role.PUBLIC and column.kind}
 
     @classmethod
     def from_toml(cls, text: str) -> "Schema":
-        """Parse TOML text with tables ``[label]``, ``[public]``, ``[private.NAME]`` and ``[unit]``."""
+        """Parse TOML text with tables ``[label]``, ``[public]``, ``[private.NAME]``, ``[dropped]`` and ``[unit]``.
+
+        Raises
+        ------
+        SchemaError
+            If the text is not such a schema, or if columns are left under ``[undecided]``.
+        """
         try:
             content = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
             place = re.search(r"\(at (line \d+, column \d+|end of document)\)", str(error))
             where = f" at {place[1]}" if place else ""  # without the rest, which quotes the file: it may be a table
             raise SchemaError(f"the schema is not valid TOML{where}.") from None
-        unknown = sorted(set(content) - {"label", "public", "private", "unit"})
+        unknown = sorted(set(content) - set(TABLES))
         if unknown:
             raise SchemaError(
-                f"the schema has unknown tables {unknown}. Expected [label], [public], [private.NAME], [unit]."
+                f"the schema has unknown tables {unknown}. Expected [label], [public], [private.NAME], [dropped] and "
+                "[unit]."
             )
-        label = content.get("label")
-        if not isinstance(label, dict) or not isinstance(label.get("name"), str):
+        undecided = _read_names(content, "undecided")
+        if undecided:
+            listed = ", ".join(f"'{name}'" for name in undecided[:10]) + (", ..." if len(undecided) > 10 else "")
+            number = "1 column is" if len(undecided) == 1 else f"{len(undecided)} columns are"
+            raise SchemaError(
+                f"{number} undecided: {listed}. Move each one to [public], [private.NAME] or [dropped]: only you can "
+                "say what everyone may know."
+            )
+        label = _read_table(content, "label", ("name", "bounds", "missing"))
+        if not isinstance(label.get("name"), str):
             raise SchemaError(
                 'the schema has no label. Add a table [label] with name = "..." and bounds = [low, high].'
             )
-        public = content.get("public", {})
-        names = public.get("columns", []) if isinstance(public, dict) else None
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise SchemaError('[public] must contain columns = ["name", ...].')
+        missing = label.get("missing", "refuse")
+        if missing not in ("refuse", "public"):
+            raise SchemaError(
+                'missing in [label] must be "refuse", or "public" if everyone may know which are missing.'
+            )
+        kinds = _read_table(content, "public", ("columns", "kinds")).get("kinds", {})
+        if not isinstance(kinds, dict):
+            raise SchemaError('kinds in [public] must be a table such as {zip_code = "category"}.')
         private = content.get("private", {})
         if not isinstance(private, dict) or not all(isinstance(entry, dict) for entry in private.values()):
-            raise SchemaError("[private.NAME] must be a table with bounds = [low, high].")
+            raise SchemaError("[private.NAME] must be a table with bounds = [low, high] or categories = [...].")
         unit = content.get("unit", {})
         right = isinstance(unit, dict) and set(unit) <= {"column", "max_rows"}
         if not right or ("unit" in content and not isinstance(unit.get("column"), str)):
@@ -186,10 +240,13 @@ class Schema:
         return cls.of(
             label=label["name"],
             label_bounds=label.get("bounds"),
-            public=names,
-            private={name: entry.get("bounds") for name, entry in private.items()},
+            public=_read_names(content, "public", others=("kinds",)),
+            private=private,
+            kinds=kinds,
+            missing_labels=missing,
             unit=unit.get("column"),
             max_rows=unit.get("max_rows"),
+            dropped=_read_names(content, "dropped"),
         )
 
     def to_toml(self) -> str:
@@ -197,13 +254,26 @@ class Schema:
         parts = [
             "[label]",
             f"name = {_quote(self.label.name)}",
-            f"bounds = {_pair(self.label_bounds)}",
+            f"bounds = {_pair(self.label)}",
+            *(['missing = "public"'] if self.label.missing_is_public else []),
             "",
             "[public]",
-            f"columns = [{', '.join(_quote(name) for name in self.public)}]",
+            f"columns = {_list(self.public)}",
         ]
-        for name, bounds in zip(self.private, self.private_bounds, strict=True):
-            parts += ["", f"[private.{_quote(name)}]", f"bounds = {_pair(bounds)}"]
+        if self.kinds:
+            kinds = ", ".join(f"{_quote(name)} = {_quote(kind.value)}" for name, kind in self.kinds.items())
+            parts += [f"kinds = {{{kinds}}}"]
+        for column in self.private_columns:
+            parts += ["", f"[private.{_quote(column.name)}]"]
+            if column.categories is not None:
+                parts += [f"categories = {_list(column.categories.names)}"]
+                parts += [] if column.fill is None else [f"fill = {_quote(str(column.fill))}"]
+                continue
+            parts += [f"bounds = {_pair(column)}"]
+            parts += ['kind = "boolean"'] if column.kind is Kind.BOOLEAN else []
+            parts += [] if column.fill is None else [f"fill = {_show(float(column.fill), column)}"]
+        if self.dropped:
+            parts += ["", "[dropped]", f"columns = {_list(self.dropped)}"]
         if self.unit is not None:
             parts += ["", "[unit]", f"column = {_quote(self.unit)}"]
         if self.max_rows is not None:
@@ -268,10 +338,36 @@ class Schema:
         Path(path).write_text(self.to_toml(), encoding="utf-8")
 
 
+def _read_table(content: Mapping[str, Any], name: str, keys: tuple[str, ...]) -> dict[str, Any]:
+    """Return a table of a schema, with these keys only."""
+    table = content.get(name, {})
+    if not isinstance(table, dict) or not set(table) <= set(keys):
+        raise SchemaError(f"[{name}] must be a table that contains {' and '.join(keys)} only.")
+    return table
+
+
+def _read_names(content: Mapping[str, Any], name: str, *, others: tuple[str, ...] = ()) -> list[str]:
+    """Return the list of column names in a table of a schema."""
+    names = _read_table(content, name, ("columns", *others)).get("columns", [])
+    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+        raise SchemaError(f'[{name}] must contain columns = ["name", ...].')
+    return names
+
+
 def _quote(text: str) -> str:
     """Quote text as a TOML basic string. JSON escapes are valid in TOML, which also requires DEL to be escaped."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _pair(bounds: Bounds) -> str:
-    return f"[{bounds.low!r}, {bounds.high!r}]"
+def _list(names: Iterable[str]) -> str:
+    return f"[{', '.join(_quote(name) for name in names)}]"
+
+
+def _pair(column: Column) -> str:
+    assert column.bounds is not None
+    return f"[{_show(column.bounds.low, column)}, {_show(column.bounds.high, column)}]"
+
+
+def _show(value: float, column: Column) -> str:
+    """A number, or the date that it stands for, in TOML."""
+    return (datetime(1970, 1, 1) + timedelta(days=value)).isoformat() if column.kind is Kind.DATE else repr(value)

@@ -1,6 +1,7 @@
 """Sections about columns: their roles, and what the public ones look like."""
 
-from conddp.data.schema import Role, Schema
+from conddp.data.column import Role
+from conddp.data.schema import Schema
 from conddp.report.document import (
     Block,
     Chart,
