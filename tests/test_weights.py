@@ -80,7 +80,7 @@ LINEAR: dict[str, tuple[Algorithm, float]] = {
     "cond-newton": (CondNewton(), 2e-3),  # its posterior shrinks a little
     "one-shot": (OneShot(), 1e-4),
     "cond-dp": (CondDP(clip_norm=3.0, num_steps=64, averaging=0.0), 1e-4),
-    "dpsgd": (DPSGD(clip_norm=3.0, num_steps=400, learning_rate=0.05, averaging=0.0), 2e-3),
+    "dpsgd": (DPSGD(clip_norm=3.0, num_steps=200, optimizer="sgd", learning_rate=0.25, averaging=0.0), 1e-3),
     "switch-cond-dp": (SwitchCondDP(clip_norm=3.0, num_steps=400, learning_rate=0.05, averaging=0.0), 2e-3),
     "laplace": (RandomizedLabels(randomizer="laplace", recalibrate=False), 1e-3),
     "non-private": (NonPrivate(), 1e-10),
