@@ -1,13 +1,23 @@
 """Functions from file to file: plan, compare, audit, predict and report. The command line calls them."""
 
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from conddp.algorithms.request import FitRequest
-from conddp.data.readers import load_features, load_public, load_records, load_units
+from conddp.data.column import Kind
+from conddp.data.parts import PublicFeatures
+from conddp.data.readers import read_table, require_names, stream_table
+from conddp.data.records import Records
 from conddp.data.schema import Schema
+from conddp.data.units import Units
 from conddp.errors import SchemaError
+from conddp.features.encoding import Encoding
+from conddp.features.reading import read_public, read_records
 from conddp.models.result import FitResult
 from conddp.models.saving import check_folder, load_model, save_model
 from conddp.planning.comparison import Comparison, compare_algorithms
@@ -17,7 +27,17 @@ from conddp.privacy.ledger import PrivacyLedger
 from conddp.report import report_comparison, report_fit, report_plan, write_report
 from conddp.theory.design import Design
 
-__all__ = ["compare_file", "fit_file", "load_audit_table", "plan_file", "predict_file", "report_file"]
+__all__ = [
+    "compare_file",
+    "fit_file",
+    "load_audit_table",
+    "load_public",
+    "load_records",
+    "load_units",
+    "plan_file",
+    "predict_file",
+    "report_file",
+]
 
 
 def plan_file(data: Path, schema: Schema, **settings: Any) -> Plan:
@@ -35,7 +55,8 @@ def plan_file(data: Path, schema: Schema, **settings: Any) -> Plan:
     **settings
         As in :func:`~conddp.planning.plan.make_plan`.
     """
-    return make_plan(load_public(data, schema), schema, units=load_units(data, schema), **settings)
+    public, encoding = load_public(data, schema)
+    return make_plan(public, schema, units=load_units(data, schema), encoding=encoding, **settings)
 
 
 def compare_file(data: Path, schema: Schema, **settings: Any) -> Comparison:
@@ -55,7 +76,7 @@ def compare_file(data: Path, schema: Schema, **settings: Any) -> Comparison:
     """
     private = dict(zip(schema.private, schema.private_bounds, strict=True))
     units = load_units(data, schema)
-    return compare_algorithms(load_public(data, schema), private=private, units=units, **settings)
+    return compare_algorithms(load_public(data, schema)[0], private=private, units=units, **settings)
 
 
 def load_audit_table(data: Path, schema: Schema) -> dict[str, Any]:
@@ -79,7 +100,7 @@ def load_audit_table(data: Path, schema: Schema) -> dict[str, Any]:
     if schema.unit is not None:
         raise SchemaError("audits are for single records. Leave [unit] out of the schema to audit an algorithm.")
     private = dict(zip(schema.private, schema.private_bounds, strict=True))
-    return {"public": load_public(data, schema), "label_bounds": schema.label_bounds, "private": private}
+    return {"public": load_public(data, schema)[0], "label_bounds": schema.label_bounds, "private": private}
 
 
 def fit_file(
@@ -127,36 +148,125 @@ def fit_file(
     paying = None if ledger is None else PrivacyLedger.load(ledger, other_rows=other_rows)
     request = FitRequest(epsilon, delta, algorithm, head, random_state=seed, ledger=paying, checkpoint=checkpoint)
     check_folder(out)
-    records = load_records(data, schema)
+    records, encoding = load_records(data, schema)
     design = Design.of(records.arrange().public)  # now: what fails after the fit fails when budget has been spent
-    request.run(records, deliver=lambda result: save_model(out, replace(result, schema=schema, design=design)))
+    request.run(records, deliver=lambda result: save_model(out, replace(result, design=design, encoding=encoding)))
     return load_model(out)
 
 
-def predict_file(model: Path, data: Path, out: Path, *, overwrite: bool = False) -> int:
+def load_records(data: Path, schema: Schema) -> tuple[Records, Encoding]:
+    """Load records from a Parquet or CSV file, with the encoding of their public columns."""
+    return read_records(read_table(data, schema.names, kinds=_list_kinds(schema)), schema)
+
+
+def load_public(data: Path, schema: Schema) -> tuple[PublicFeatures, Encoding]:
+    """Load the public columns of a Parquet or CSV file as features, with their encoding.
+
+    Privacy
+        Cells of the label and of private columns are not decoded, but the file must contain these columns.
+    """
+    if not schema.public:
+        raise SchemaError("the schema has no public column, so there is nothing to read at no privacy cost.")
+    # If the name of the label is misspelt, the label itself could be declared a public column.
+    require_names(data, schema.names)
+    table = read_public(read_table(data, schema.public, kinds=schema.kinds), schema)
+    encoding = Encoding.of(table)
+    return encoding.transform(table), encoding
+
+
+def load_units(data: Path, schema: Schema) -> Units | None:
+    """Load the unit column of a Parquet or CSV file, which is public; None if the schema has no unit."""
+    if schema.unit is None:
+        return None
+    column = read_table(data, [schema.unit])[schema.unit]
+    return Units.of(column, name=schema.unit, max_rows=schema.max_rows)
+
+
+def _list_kinds(schema: Schema, encoding: Encoding | None = None) -> dict[str, Kind]:
+    """Kinds of all columns whose kind is declared or known from training."""
+    private = {column.name: column.kind for column in schema.private_columns if column.kind is not None}
+    return {**schema.kinds, **({} if encoding is None else encoding.kinds), **private}
+
+
+def predict_file(model: Path, data: Path, out: Path, *, keep: Sequence[str] = (), overwrite: bool = False) -> int:
     """Write predictions for the records of a file, in their order; returns how many there are.
+
+    The file is read, and predictions are written, piece by piece, so it may be larger than memory. Columns are read by
+    name, in any order. The column of predictions is named after the label, ``<label>_predicted``.
 
     Privacy
         The model is released: no cost. Private columns of new records are read to predict for them, and the predictions
         depend on them.
-    """
-    import pyarrow
-    import pyarrow.csv
-    import pyarrow.parquet
 
-    if out.suffix not in (".parquet", ".csv"):
+    Parameters
+    ----------
+    model : Path
+        Folder of a saved model.
+    data : Path
+        The new records.
+    out : Path
+        The file to write, Parquet or CSV by its suffix.
+    keep : sequence of str
+        Columns of the new records to copy to the output, such as a customer number.
+    overwrite : bool
+        Whether to replace an existing file.
+    """
+    if out.suffix not in WRITERS:
         raise SchemaError(f"predictions are written to .parquet or .csv, got '{out}'.")
     if out.exists() and not overwrite:
         raise SchemaError(f"'{out}' exists already. Name another file, or pass overwrite=True.")
     saved = load_model(model)
-    predictions = saved.predict(*load_features(data, saved.schema))
-    table = pyarrow.table({saved.schema.label.name: predictions})
+    target = f"{saved.schema.label.name}_predicted"
+    if target in keep:
+        raise SchemaError(f"column '{target}' cannot be kept, because the predictions have this name.")
+    features = [*saved.schema.public, *saved.schema.private]
+    names = list(dict.fromkeys([*keep, *features]))
+    kinds = _list_kinds(saved.schema, saved.encoding)
     out.parent.mkdir(parents=True, exist_ok=True)
-    if out.suffix == ".parquet":
-        pyarrow.parquet.write_table(table, out)
-    else:
-        pyarrow.csv.write_csv(table, out)
-    return len(predictions)
+    count = 0
+    with _replace_when_done(out) as temporary, ExitStack() as stack:
+        writer = None
+        for piece in stream_table(data, names, kinds=kinds):
+            if not len(piece):
+                continue
+            predictions = saved.predict_table(piece)
+            written = piece.select(list(keep)).append_column(target, [predictions])
+            if writer is None:
+                writer = stack.enter_context(WRITERS[out.suffix](temporary, written.schema))
+            writer.write_table(written)
+            count += len(predictions)
+        if writer is None:
+            raise SchemaError("the table has no rows.")
+    return count
+
+
+def _write_parquet(path: Path, schema: Any) -> Any:
+    import pyarrow.parquet
+
+    return pyarrow.parquet.ParquetWriter(path, schema)
+
+
+def _write_csv(path: Path, schema: Any) -> Any:
+    import pyarrow.csv
+
+    return pyarrow.csv.CSVWriter(path, schema)
+
+
+WRITERS: dict[str, Callable[[Path, Any], Any]] = {".parquet": _write_parquet, ".csv": _write_csv}
+
+
+@contextmanager
+def _replace_when_done(out: Path) -> Iterator[Path]:
+    """A temporary file that takes the place of ``out`` at the end, so that a failure leaves no half of a file."""
+    handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}-")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o644)
+        temporary.replace(out)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def report_file(source: Path, out: Path, *, plan: Path | None = None, overwrite: bool = False) -> None:

@@ -204,7 +204,7 @@ def test_from_a_table_to_predictions(table: Path, tmp_path: Path) -> None:
     assert "(1, 1e-06)-differentially private" in " ".join(fitted.stdout.split())
     predicted = runner.invoke(cli.app, ["predict", str(model), str(table), "--out", str(out)])
     assert "200 predictions" in predicted.stdout
-    values = pyarrow.parquet.read_table(out)["price"].to_numpy()
+    values = pyarrow.parquet.read_table(out)["price_predicted"].to_numpy()
     assert values.shape == (200,) and values.min() >= 0 and values.max() <= 500
 
     shown = json.loads(runner.invoke(cli.app, ["ledger", "show", str(ledger), "--json"]).stdout)

@@ -58,10 +58,10 @@ def make_outputs(
         hidden,
         Labels(X @ [1.0, 0.5] + rng.normal(size=n), Bounds(-5.0, 5.0), "a"),
         Units(rng.integers(0, n // 3, size=n), "person") if units else None,
-        rng.uniform(0.1, 1.0, size=n) if weighted else None,
+        weights=rng.uniform(0.1, 1.0, size=n) if weighted else None,
     )
     others = [
-        replace(first, label=Labels(k * X[:, 1] + rng.normal(size=n), Bounds(-9.0, 9.0), "abcdefgh"[k]))
+        first.with_label(Labels(k * X[:, 1] + rng.normal(size=n), Bounds(-9.0, 9.0), "abcdefgh"[k]))
         for k in range(1, number)
     ]
     return [first, *others]

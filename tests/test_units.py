@@ -16,16 +16,17 @@ from conddp.algorithms import ALGORITHMS as REGISTERED_ALGORITHMS
 from conddp.algorithms import Auto, WeightedLLP
 from conddp.algorithms.algorithm import Algorithm
 from conddp.bounds import Bounds
-from conddp.data import Labels, PrivateFeatures, PublicFeatures, Records, Schema, Units, load_records, load_units
+from conddp.data import Labels, PrivateFeatures, PublicFeatures, Records, Schema, Units
 from conddp.data.passes import use_executor
 from conddp.errors import PrivacyError, SchemaError
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.noise_shape import compute_noise_shape, compute_unit_noise_shape
+from conddp.features.reading import read_records
 from conddp.features.row_weights import TYPICAL_CLIP_NORM, RowWeights
 from conddp.features.spectrum import Spectrum
 from conddp.features.unit_moves import bound_largest_move
 from conddp.features.whitening import WhitenedRows
-from conddp.files import compare_file, fit_file, plan_file, report_file
+from conddp.files import compare_file, fit_file, load_records, load_units, plan_file, report_file
 from conddp.heads.head import Inputs
 from conddp.heads.linear import Linear
 from conddp.models.saving import ModelFileError, load_model, sign_record
@@ -140,7 +141,7 @@ def test_distinct_values_keep_the_order_of_the_table() -> None:
 
 
 def test_records_keep_their_units_and_are_split_by_unit() -> None:
-    records = Records.from_frame(make_table(), SCHEMA)
+    records = read_records(make_table(), SCHEMA)[0]
     assert records.schema == SCHEMA
     train_part, test_part = records.split(test_fraction=0.3)
     assert records.units is not None and train_part.units is not None and test_part.units is not None
@@ -188,7 +189,7 @@ def test_files_are_read_with_their_units(tmp_path: Path, suffix: str) -> None:
     table, path = make_table(), tmp_path / f"table.{suffix}"
     table.to_csv(path, index=False) if suffix == "csv" else table.to_parquet(path)
     expected = Units.of(table["customer_id"]).codes.tolist()
-    records, units = load_records(path, SCHEMA), load_units(path, SCHEMA)
+    records, units = load_records(path, SCHEMA)[0], load_units(path, SCHEMA)
     assert records.units is not None and units is not None
     assert records.units.codes.tolist() == units.codes.tolist() == expected
     table.loc[3, "customer_id"] = None
@@ -572,7 +573,7 @@ def test_plans_and_comparisons_are_made_for_units(data: Path, tmp_path: Path) ->
 
 
 def test_a_plan_that_cannot_know_the_units_is_refused() -> None:
-    records = Records.from_frame(make_table(), SCHEMA)
+    records = read_records(make_table(), SCHEMA)[0]
     with pytest.raises(SchemaError, match="unit='customer_id', but the plan was given no units"):
         make_plan(records.public, SCHEMA)
     with pytest.raises(SchemaError, match="units are of 2 records"):

@@ -49,7 +49,7 @@ def make_records(n: int = 600, *, seed: int = 0, private: bool = False, units: b
     hidden = PrivateFeatures(rng.uniform(0, 1, size=(n, 1)), (Bounds(0.0, 1.0),), ("secret",)) if private else None
     of_units = Units(np.sort(rng.integers(0, n // 3, size=n)), "person") if units else None
     weights = np.exp(1.5 * X[:, 0]) * rng.uniform(0.2, 1.0, size=n)
-    return Records(PublicFeatures(X), hidden, Labels(label, Bounds(-2.0, 3.0)), of_units, weights)
+    return Records(PublicFeatures(X), hidden, Labels(label, Bounds(-2.0, 3.0)), of_units, weights=weights)
 
 
 def fit(algorithm: Algorithm, records: Records, budget: PrivacyBudget = BUDGET, seed: int = 7, **settings: Any) -> Any:
@@ -136,7 +136,7 @@ def test_a_network_learns_from_weighted_records() -> None:
     X = np.repeat(rng.uniform(-1, 1, size=(400, 1)), 2, axis=0)
     label = np.tile([0.0, 1.0], 400)
     weights = np.tile([1.0, 9.0], 400)
-    records = Records(PublicFeatures(X), None, Labels(label, Bounds(-1.0, 2.0)), None, weights)
+    records = Records(PublicFeatures(X), None, Labels(label, Bounds(-1.0, 2.0)), weights=weights)
     for algorithm in (CondNewton(width=30, tangents=10), NonPrivate(), CondDP(num_steps=200, clip_norm=3.0)):
         predicted = fit(algorithm, records, HUGE, head=MLP(hidden=(4,))).model.predict(records.public)
         assert np.mean(predicted) == pytest.approx(0.9, abs=0.05)
@@ -265,7 +265,7 @@ def test_records_of_weight_zero_do_not_count_towards_the_declared_maximum_of_a_u
         None,
         Labels(np.zeros(5), Bounds(0, 1)),
         units,
-        np.array([0, 1, 0, 2, 8]),
+        weights=np.array([0, 1.0, 0, 2, 8]),
     )
     used = records.arrange()
     assert used.public.values[:, 0].tolist() == [1.0, 3.0]

@@ -21,7 +21,6 @@ from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.checkpoint import Checkpoint
 from conddp.privacy.composition import check_cost
 from conddp.privacy.events import check_event, expect_event
-from conddp.privacy.fingerprint import Fingerprint
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.locked import Locked
 from conddp.privacy.neighbouring import Neighbouring
@@ -192,7 +191,7 @@ class Algorithm(ABC):
         schema = records.schema
         self.check(schema, head, neighbouring, loss)
         ledger = ledger or PrivacyLedger(cost, neighbouring=neighbouring, unit=schema.unit)
-        table = None if ledger.path is None else Fingerprint.of(records.public.values)
+        table = None if ledger.path is None else records.fingerprint
         unit_digest = "" if records.units is None else records.units.digest
         records = records.scale_weights() if self.ignores_units else records.arrange()
         if records.weights is not None:

@@ -197,7 +197,9 @@ class Auto(Algorithm):
                         head=head,
                         neighbouring=neighbouring,
                         fit_intercept=fit_intercept,
-                        random_source=RandomSource.of(seed),
+                        random_source=RandomSource.for_neighbours(
+                            seed
+                        ),  # the last bits of labels depend on the processor
                     ).model
                     errors[name].append(simulated.compute_error(model.predict(public)))
         means = {name: float(np.exp(np.mean(np.log(each)))) for name, each in errors.items()}

@@ -157,7 +157,7 @@ class CondNewton(Algorithm):
         else:
             weights = rows.matrix @ run.coefficients
             parameters = task.head.make_parameters(
-                weights, features, num_public=len(task.schema.public), constant=task.fit_intercept
+                weights, features, num_public=len(task.public.names), constant=task.fit_intercept
             )
             note = ""
         model = task.make_model(parameters)

@@ -25,9 +25,9 @@ def list_settings(*settings: object) -> list[bytes]:
 
 def list_public(records: Records) -> Iterator[bytes]:
     """Declared bounds, public cells, units and weights. Names of features make no difference to a fit."""
-    label = records.schema.label  # written out, so that seeded fits stay the same when columns learn to declare more
-    described = f"Column(name={label.name!r}, role={label.role!r}, bounds={label.bounds!r})"
-    yield f"({described}, {records.schema.private_bounds!r})".encode()
+    label = records.schema.label
+    declared = f"Column(name={label.name!r}, role={label.role!r}, bounds={label.bounds!r})"
+    yield f"({declared}, {records.schema.private_domains!r})".encode()
     yield _to_bytes(records.public.values)
     if records.units is not None:
         yield repr(records.units.max_rows).encode()

@@ -14,7 +14,6 @@ from conddp.heads import HEADS, Head
 from conddp.models.result import FitResult
 from conddp.privacy.accounting import check_delta, refuse_large_delta, warn_about_delta
 from conddp.privacy.budget import PrivacyBudget
-from conddp.privacy.fingerprint import Fingerprint
 from conddp.privacy.joint_guarantee import JointGuarantee
 from conddp.privacy.ledger import LedgerEntry, PrivacyLedger
 from conddp.privacy.neighbouring import Neighbouring
@@ -134,8 +133,7 @@ class FitRequest:
         finally:  # also after a failure: what was paid for may have been seen by a callback
             paid = [] if self._recorded else [entry for entry in ledger.entries if entry.cost.epsilon]
             for entry in paid[-1:]:
-                table = Fingerprint.of(records.public.values)
-                warn_of_joint_cost(entry, table, self.neighbouring, stacklevel=3)
+                warn_of_joint_cost(entry, records.fingerprint, self.neighbouring, stacklevel=3)
 
     def run_several(self, outputs: Sequence[Records], *, callback: Callback | None = None) -> JointFit:
         """Fit a model for each of several labels of the same records, within one budget.
@@ -193,7 +191,7 @@ class FitRequest:
         if not self._recorded:
             ledger = PrivacyLedger(whole, neighbouring=neighbouring, unit=unit)
         if not self._recorded or ledger.path is not None:
-            table = Fingerprint.of(outputs[0].public.values)
+            table = outputs[0].fingerprint
         what = f"fitting {number} labels with epsilon={self.epsilon:g}"
         ledger.check(what, whole, neighbouring, event=event, table=table, unit=unit)
         warn_about_delta(whole.delta, used.num_records)

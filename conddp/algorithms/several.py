@@ -62,7 +62,7 @@ def check_outputs(outputs: Sequence[Records]) -> None:
             raise SchemaError(
                 f"label '{other.label.name}' belongs to other records than label '{first.label.name}'. Labels of one "
                 "fit share public columns, private columns, units and weights: make one from the other by "
-                "dataclasses.replace(records, label=...)."
+                "records.with_label(labels)."
             )
 
 

@@ -122,8 +122,8 @@ class Task:
 
     @property
     def num_columns(self) -> int:
-        """Number of public columns, including the constant column if there is one."""
-        return len(self.schema.public) + self.fit_intercept
+        """Number of public features, including the constant column if there is one."""
+        return len(self.public.names) + self.fit_intercept
 
     def make_generator(self, purpose: str = "samples") -> np.random.Generator:
         """Return a generator for random numbers other than privacy noise; an own one for every purpose.
@@ -220,7 +220,7 @@ class Task:
             self.random_source.seeded,
             self.choice,
             *(("", 0, 0) if self.units is None else (self.units.name, self.units.num_units, self.units.largest)),
-            self.weights is not None,
+            weighted=self.weights is not None,
         )
         return FitResult(
             model,

@@ -38,7 +38,9 @@ def show_ledger(
     from conddp.models.saving import load_model
     from conddp.privacy.ledger import PrivacyLedger
 
-    ledger = load_model(path).ledger if path.is_dir() else PrivacyLedger.load(path)
+    model = load_model(path) if path.is_dir() else None
+    ledger = PrivacyLedger.load(path) if model is None else model.ledger
+    remark = "" if model is None else model.guarantee.remark
     if as_json:
         print_json(
             {
@@ -48,6 +50,7 @@ def show_ledger(
                 "spent": asdict(ledger.spent),
                 "plain_sum": asdict(ledger.plain_sum),
                 "remaining": asdict(ledger.remaining),
+                **({"remark": remark} if remark else {}),
                 "chain": {"whole": True, "entries_before": ledger.num_unchained},  # a broken one is not loaded
                 "entries": [entry.to_json() for entry in ledger.entries],
             }
@@ -65,14 +68,19 @@ def show_ledger(
         )
     print_plain(table)
     whom = "one record" if ledger.unit is None else f"all rows with the same '{ledger.unit}'"
-    before = f", from entry {ledger.num_unchained + 1} on; older ones have no digest" if ledger.num_unchained else ""
+    unchanged = "unchanged"
+    if ledger.num_unchained == len(ledger.entries) > 0:
+        unchanged = "entries have no digest, so that changes cannot be seen"
+    elif ledger.num_unchained:
+        unchanged += f", from entry {ledger.num_unchained + 1} on; older ones have no digest"
     facts = make_table("", "")
     for name, value in (
         ("budget", f"{ledger.budget}, relation {ledger.neighbouring}, for {whom}"),
         ("spent", f"{ledger.spent}"),
         ("plain sum", f"{ledger.plain_sum}"),
         ("remaining", f"one more full-batch fit with {ledger.remaining}; spent and remaining do not add up"),
-        ("file", f"unchanged{before}"),
+        ("file", unchanged),
+        *((("remark", remark),) if remark else ()),
     ):
         add_row(facts, name, value)
     print_plain(facts)

@@ -3,7 +3,8 @@
 from conddp.data.column import Column, Kind, Role
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers, require_public
 from conddp.data.passes import BLOCK_SIZE, Executor, Sliceable, list_blocks, run_in_order, run_pass, use_executor
-from conddp.data.readers import load_features, load_public, load_records, load_units, read_column_types
+from conddp.data.public_table import PublicTable
+from conddp.data.readers import read_column_types, read_table, stream_table
 from conddp.data.records import Records
 from conddp.data.sample_weights import read_weights
 from conddp.data.scaling import (
@@ -26,6 +27,7 @@ __all__ = [
     "Labels",
     "PrivateFeatures",
     "PublicFeatures",
+    "PublicTable",
     "Records",
     "Role",
     "Schema",
@@ -36,13 +38,11 @@ __all__ = [
     "bound_label_move",
     "largest_private",
     "list_blocks",
-    "load_features",
-    "load_public",
-    "load_records",
-    "load_units",
     "private_unit",
     "read_column_types",
+    "read_table",
     "read_weights",
+    "stream_table",
     "require_public",
     "restore_label",
     "run_in_order",

@@ -107,6 +107,8 @@ class Column:
     @classmethod
     def private(cls, name: str, declared: object) -> "Column":
         """Declare a private column: (low, high), a list of categories, or a mapping with these and ``fill``."""
+        if isinstance(declared, Column):
+            return declared
         if isinstance(declared, Mapping):
             unknown = sorted(map(str, set(declared) - {"bounds", "categories", "fill", "kind"}))
             if unknown:
@@ -114,7 +116,7 @@ class Column:
                     f"column '{name}' is declared with {unknown}. Expected bounds or categories, and fill if it can "
                     "have gaps."
                 )
-            if "bounds" in declared and "categories" in declared:
+            if declared.get("bounds") is not None and declared.get("categories") is not None:
                 raise SchemaError(f"column '{name}' has bounds and categories. Declare one of the two.")
             kind = declared.get("kind")
             categories = declared.get("categories")

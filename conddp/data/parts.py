@@ -28,8 +28,14 @@ __all__ = [
 
 Matrix = NDArray[np.floating[Any]]
 
+GAP_CURE = "Impute or drop such records by a rule that does not depend on private values."
+LABEL_CURE = (
+    "If everyone may know which labels are missing, set missing_labels='public': these records are then dropped. "
+    "Otherwise replace missing labels by a fixed value within the declared range."
+)
 
-def as_numbers(values: object, *, what: str, finite: bool = True) -> Matrix:
+
+def as_numbers(values: object, *, what: str, finite: bool = True, gaps: bool = False, cure: str = GAP_CURE) -> Matrix:
     """Convert values to a float array, or raise a :class:`SchemaError` that names ``what`` but no value.
 
     Numbers beyond the range of floating point become infinite.
@@ -46,6 +52,10 @@ def as_numbers(values: object, *, what: str, finite: bool = True) -> Matrix:
         Name for error messages.
     finite : bool
         Whether to refuse infinite values too. Private values are clamped to their bounds instead.
+    gaps : bool
+        Whether missing values are allowed, as in public columns. They become NaN.
+    cure : str
+        What to do about missing values, for error messages.
     """
     if isinstance(values, np.ma.MaskedArray):
         raise SchemaError(
@@ -67,11 +77,8 @@ def as_numbers(values: object, *, what: str, finite: bool = True) -> Matrix:
     if array.dtype not in (np.float32, np.float64):
         with np.errstate(over="ignore"):
             array = array.astype(np.float64)
-    if np.isnan(array).any() or (finite and not np.isfinite(array).all()):
-        raise SchemaError(
-            f"{what} contains {'NaN or infinity' if finite else 'NaN'}. Impute or drop such records by a rule that "
-            "does not depend on private values."
-        )
+    if (not gaps and np.isnan(array).any()) or (finite and np.isinf(array).any()):
+        raise SchemaError(f"{what} contains {'NaN or infinity' if finite else 'NaN'}. {cure}")
     return array
 
 
@@ -129,19 +136,31 @@ def as_matrix(table: nw.DataFrame[Any], *, finite: bool = True) -> Matrix:
     return np.column_stack([as_column(series, what=f"column '{name}'", finite=finite) for name, series in pairs])
 
 
-def as_column(series: nw.Series[Any], *, what: str, finite: bool = True) -> Matrix:
+def as_column(
+    series: nw.Series[Any], *, what: str, finite: bool = True, gaps: bool = False, cure: str = GAP_CURE
+) -> Matrix:
     """Convert a column of a table to numbers, or raise a :class:`SchemaError` that names ``what`` but no value."""
     kind = series.dtype
     if isinstance(kind, (nw.Datetime, nw.Date, nw.Time, nw.Duration)):
         raise _refuse_times(what)
     if not (kind.is_numeric() or kind in (nw.Boolean, nw.Object)):
         raise SchemaError(f"{what} holds {type(kind).__name__} where a number is expected. Encode it as numbers.")
-    return as_numbers(series.to_numpy(), what=what, finite=finite)
+    return as_numbers(series.to_numpy(), what=what, finite=finite, gaps=gaps, cure=cure)
 
 
 @dataclass(frozen=True)
 class PublicFeatures:
     """Public columns as an array of shape (n, d). Reading them costs nothing.
+
+    Parameters
+    ----------
+    values : array of shape (n, d)
+        The features.
+    names : tuple of str
+        Their names; x0, x1, ... if empty.
+    groups : array of shape (d,), optional
+        Number of the group of each feature, such as the indicators of one category. Features of a group are scaled by
+        one factor, so that those that vary less count less. If None, each feature is scaled by its own deviation.
 
     Examples
     --------
@@ -151,16 +170,19 @@ class PublicFeatures:
 
     values: Matrix
     names: tuple[str, ...] = ()
+    groups: NDArray[np.intp] | None = None
 
     def __post_init__(self) -> None:
         _set_matrix(self, "public")
+        if self.groups is not None and np.shape(self.groups) != self.values.shape[1:]:
+            raise SchemaError(f"expected one group for each of {self.values.shape[1]} public columns.")
 
     def __len__(self) -> int:
         return len(self.values)
 
     def __getitem__(self, index: Any) -> "PublicFeatures":
         """Select records by slice or by positions."""
-        return PublicFeatures(self.values[index], self.names)
+        return PublicFeatures(self.values[index], self.names, self.groups)
 
     def __repr__(self) -> str:
         return _describe(self)
@@ -211,7 +233,7 @@ class Labels:
     name: str = "label"
 
     def __post_init__(self) -> None:
-        values = as_numbers(self.values, what=f"label '{self.name}'", finite=False)
+        values = as_numbers(self.values, what=f"label '{self.name}'", finite=False, cure=LABEL_CURE)
         if values.ndim != 1:
             raise SchemaError(f"label '{self.name}' must be one column, got an array with {values.ndim} dimensions.")
         object.__setattr__(self, "values", _clamp_infinite(values, self.bounds))

@@ -9,71 +9,120 @@ import difflib
 import io
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import narwhals as nw
-import numpy as np
-
-from conddp.data.parts import PrivateFeatures, PublicFeatures, as_matrix
-from conddp.data.records import Records
-from conddp.data.schema import Schema
-from conddp.data.units import Units
+from conddp.data.column import Kind
 from conddp.errors import SchemaError
 
-__all__ = ["check_header", "load_features", "load_public", "load_records", "load_units", "read_column_types"]
+__all__ = ["check_header", "read_column_types", "read_table", "require_names", "stream_table"]
 
 # What a damaged file makes pyarrow raise; all of its own exceptions are among these or derived from them.
 FAILURES = (OSError, ValueError, LookupError, TypeError, NotImplementedError, MemoryError, ArithmeticError, EOFError)
 MOST_COMPARED = 10_000  # columns among which a similar name is looked for
 LONGEST_HEADER = 1 << 24  # characters
+BLOCK, LARGEST_BLOCK = 1 << 20, 1 << 26  # bytes
+ROWS_AT_ONCE = 1 << 16
+DAMAGED = (
+    "the data file '{}' is damaged, or a column has mixed types, for example numbers in its first rows and text "
+    "further down."
+)
 MISSING_MARKS = {"na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nil", "missing", "unknown", "?", "-", "--", "."}
 
 
-def load_records(path: str | Path, schema: Schema) -> Records:
-    """Load records from a Parquet or CSV file (``.csv`` or ``.csv.gz``). Only columns in the schema are read."""
-    return Records.from_frame(_read_table(Path(path), schema.names), schema)
-
-
-def load_features(path: str | Path, schema: Schema) -> tuple[PublicFeatures, PrivateFeatures | None]:
-    """Load features from a Parquet or CSV file. The label is not read and may be missing.
+def read_table(path: str | Path, names: Sequence[str], *, kinds: Mapping[str, Kind] | None = None) -> Any:
+    """Read columns of a Parquet or CSV file (``.csv`` or ``.csv.gz``) as an Arrow table.
 
     Columns are read by name; other columns are not opened.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    names : sequence of str
+        The columns.
+    kinds : mapping, optional
+        Declared kinds. A category in a CSV file is read as text, so that codes such as 01 keep their zero.
     """
-    table = nw.from_native(_read_table(Path(path), [*schema.public, *schema.private]), eager_only=True)
-    if len(table) == 0:
-        raise SchemaError("the table has no rows.")
-    public = as_matrix(table.select(list(schema.public))) if schema.public else np.empty((len(table), 0))
-    private = None
-    if schema.private:
-        values = as_matrix(table.select(list(schema.private)), finite=False)
-        private = PrivateFeatures(values, schema.private_bounds, schema.private)
-    return PublicFeatures(public, schema.public), private
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    source = Path(path)
+    require_names(source, names)
+    table = None
+    try:
+        if source.suffix == ".parquet":
+            table = pyarrow.parquet.read_table(source, columns=list(names))
+        else:
+            table = pyarrow.csv.read_csv(
+                source,
+                read_options=pyarrow.csv.ReadOptions(block_size=_choose_block(source)),
+                convert_options=_convert(names, kinds or {}),
+            )
+    except FAILURES:
+        pass  # raised below, outside the except block, because the original message quotes a line of the file
+    if table is None:
+        raise SchemaError(DAMAGED.format(source))
+    return table
 
 
-def load_public(path: str | Path, schema: Schema) -> PublicFeatures:
-    """Load the public columns of a Parquet or CSV file.
+def stream_table(
+    path: str | Path, names: Sequence[str], *, kinds: Mapping[str, Kind] | None = None, num_rows: int = ROWS_AT_ONCE
+) -> Iterator[Any]:
+    """Read columns of a Parquet or CSV file piece by piece, as Arrow tables; as :func:`read_table` otherwise.
 
-    Privacy
-        Cells of the label and of private columns are not decoded, but the file must contain these columns.
+    Parameters
+    ----------
+    path, names, kinds
+        As in :func:`read_table`. Numbers and dates of a CSV file are read as such in every piece.
+    num_rows : int
+        Approximate number of rows of a piece.
     """
-    if not schema.public:
-        raise SchemaError("the schema has no public column, so there is nothing to read at no privacy cost.")
-    # If the name of the label is misspelt, the label itself could be declared a public column.
-    _check_names(Path(path), schema.names)
-    table = nw.from_native(_read_table(Path(path), schema.public), eager_only=True)
-    if len(table) == 0:
-        raise SchemaError("the table has no rows.")
-    return PublicFeatures(as_matrix(table), schema.public)
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    source = Path(path)
+    require_names(source, names)
+    failed = False
+    try:
+        if source.suffix == ".parquet":
+            with pyarrow.parquet.ParquetFile(source) as file:
+                for batch in file.iter_batches(batch_size=num_rows, columns=list(names)):
+                    yield pyarrow.Table.from_batches([batch])
+        else:
+            read_options = pyarrow.csv.ReadOptions(block_size=BLOCK)
+            options = _convert(names, kinds or {}, strict=True)
+            with pyarrow.csv.open_csv(source, read_options=read_options, convert_options=options) as reader:
+                for batch in reader:
+                    yield pyarrow.Table.from_batches([batch])
+    except FAILURES:
+        failed = True
+    if failed:
+        raise SchemaError(DAMAGED.format(source))
 
 
-def load_units(path: str | Path, schema: Schema) -> Units | None:
-    """Load the unit column of a Parquet or CSV file, which is public; None if the schema has no unit."""
-    if schema.unit is None:
-        return None
-    table = nw.from_native(_read_table(Path(path), [schema.unit]), eager_only=True)
-    return Units.of(table[schema.unit].to_native(), name=schema.unit, max_rows=schema.max_rows)
+def require_names(path: str | Path, names: Collection[str]) -> None:
+    """Raise unless a file has each of these columns exactly once. No cell is read."""
+    _check_names(Path(path), names)
+
+
+def _convert(names: Sequence[str], kinds: Mapping[str, Kind], *, strict: bool = False) -> Any:
+    """How the columns of a CSV file are converted."""
+    import pyarrow
+    import pyarrow.csv
+
+    types = {name: pyarrow.string() for name in names if kinds.get(name) is Kind.CATEGORY}
+    if strict:
+        exact = {Kind.NUMBER: pyarrow.float64(), Kind.DATE: pyarrow.timestamp("us")}
+        types |= {name: exact[kinds[name]] for name in names if kinds.get(name) in exact}
+    return pyarrow.csv.ConvertOptions(include_columns=list(names), column_types=types, strings_can_be_null=True)
+
+
+def _choose_block(source: Path) -> int:
+    """Size of the blocks of a CSV file. Types are those of the first block, so a small file is read as one."""
+    size = source.stat().st_size
+    return min(max(size + 1, BLOCK), LARGEST_BLOCK) if source.suffix == ".csv" else LARGEST_BLOCK
 
 
 def read_column_types(path: str | Path, *, leave_out: Collection[str] = ()) -> dict[str, bool]:
@@ -244,26 +293,3 @@ def _check_names(source: Path, names: Collection[str]) -> None:
             )
         if counts[name] > 1:
             raise SchemaError(f"column '{name}' occurs twice in '{source}'. Give each column its own name.")
-
-
-def _read_table(source: Path, names: Sequence[str]) -> Any:
-    """Read columns of a Parquet or CSV file as an Arrow table; other columns are not opened."""
-    import pyarrow.csv
-    import pyarrow.parquet
-
-    _check_names(source, names)
-    table = None
-    try:
-        if source.suffix == ".parquet":
-            table = pyarrow.parquet.read_table(source, columns=list(names))
-        else:
-            options = pyarrow.csv.ConvertOptions(include_columns=list(names))
-            table = pyarrow.csv.read_csv(source, convert_options=options)
-    except FAILURES:
-        pass  # raised below, outside the except block, because the original message quotes a line of the file
-    if table is None:
-        raise SchemaError(
-            f"the data file '{source}' is damaged, or a column has mixed types, for example numbers in its first rows "
-            "and text further down."
-        )
-    return table

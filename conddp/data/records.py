@@ -1,19 +1,18 @@
 """Records of a table: public features, private features and labels."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import in_range
-from conddp.data.parts import Labels, Matrix, PrivateFeatures, PublicFeatures, as_matrix
+from conddp.data.column import Column, Role
+from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
 from conddp.data.sample_weights import read_weights
 from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.errors import PrivateDataLeak, SchemaError
+from conddp.privacy.fingerprint import Fingerprint
 
 __all__ = ["Records"]
 
@@ -28,6 +27,10 @@ class Records:
         The columns by role.
     units : Units, optional
         The unit of every record, such as the person whom it is about. If None, every record is protected on its own.
+    declared : Schema, optional
+        Schema of the table that the records were read from. If None, every public feature is a column.
+    table : Fingerprint, optional
+        Fingerprint of the public columns of that table. If None, that of the public features.
     weights : array of shape (n,), optional
         Public weights of the records in weighted least squares, at least 0. Only their ratios count. If None, all
         records have the same weight.
@@ -37,6 +40,8 @@ class Records:
     private: PrivateFeatures | None
     label: Labels
     units: Units | None = None
+    declared: Schema | None = None
+    table: Fingerprint | None = None
     weights: NDArray[np.float64] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -52,6 +57,13 @@ class Records:
             lengths["weights"] = len(self.weights)
         if len(set(lengths.values())) > 1:
             raise SchemaError(f"the parts of a data set must have the same number of records, got {lengths}.")
+        if self.declared is not None:  # sensitivities are computed from what is declared
+            declared, label = self.declared.label, self.label
+            if (declared.name, declared.bounds) != (label.name, label.bounds):
+                raise SchemaError(
+                    f"the schema declares the label '{declared.name}' with bounds {declared.bounds}, but the records "
+                    f"have the label '{label.name}' with bounds {label.bounds}. Use with_label to change both."
+                )
 
     @property
     def num_records(self) -> int:
@@ -60,7 +72,9 @@ class Records:
 
     @property
     def schema(self) -> Schema:
-        """Names, roles and declared bounds of the columns, which are all public."""
+        """Names, roles and declared ranges of the columns, which are all public."""
+        if self.declared is not None:
+            return self.declared
         private = {} if self.private is None else dict(zip(self.private.names, self.private.bounds, strict=True))
         return Schema.of(
             label=self.label.name,
@@ -71,46 +85,32 @@ class Records:
             max_rows=None if self.units is None else self.units.max_rows,
         )
 
-    @classmethod
-    def from_frame(cls, frame: Any, schema: Schema) -> "Records":
-        """Create records from a pandas, polars or Arrow table and a schema for its columns."""
-        try:
-            table = nw.from_native(frame, eager_only=True)
-        except TypeError:
-            raise SchemaError(f"expected a pandas, polars or Arrow table, got {type(frame).__name__}.") from None
-        names = list(table.columns)
-        for name in schema.names:
-            if name not in names:
-                raise SchemaError(
-                    f"column '{name}' is in the schema but not among the {len(names)} columns of the table."
-                )
-        if len(table) == 0:
-            raise SchemaError("the table has no rows.")
-
-        def read(columns: Sequence[str], *, finite: bool) -> Matrix:
-            return as_matrix(table.select(list(columns)), finite=finite) if columns else np.empty((len(table), 0))
-
-        return cls(
-            public=PublicFeatures(read(schema.public, finite=True), schema.public),
-            private=(
-                PrivateFeatures(read(schema.private, finite=False), schema.private_bounds, schema.private)
-                if schema.private
-                else None
-            ),
-            label=Labels(read([schema.label.name], finite=False)[:, 0], schema.label_bounds, schema.label.name),
-            units=(
-                None
-                if schema.unit is None
-                else Units.of(table[schema.unit].to_native(), name=schema.unit, max_rows=schema.max_rows)
-            ),
-        )
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Fingerprint of the public columns, by which a ledger recognises the table."""
+        return self.table or Fingerprint.of(self.public.values)
 
     def take(self, index: NDArray[np.intp]) -> "Records":
         """Select the records at these positions."""
-        private = None if self.private is None else self.private[index]
-        units = None if self.units is None else self.units[index]
-        weights = None if self.weights is None else self.weights[index]
-        return Records(self.public[index], private, self.label[index], units, weights)
+        return replace(
+            self,
+            public=self.public[index],
+            private=None if self.private is None else self.private[index],
+            label=self.label[index],
+            units=None if self.units is None else self.units[index],
+            table=None,
+            weights=None if self.weights is None else self.weights[index],
+        )
+
+    def with_label(self, label: Labels) -> "Records":
+        """Return the same records with another label, also in the declared schema."""
+        declared = self.declared
+        if declared is not None:
+            column = Column(label.name, Role.LABEL, label.bounds)
+            declared = replace(
+                declared, columns=tuple(column if each.role is Role.LABEL else each for each in declared.columns)
+            )
+        return replace(self, label=label, declared=declared)
 
     def scale_weights(self) -> "Records":
         """Records that count, with weights of which the largest is 1, or without weights if all are equal.

@@ -1,15 +1,18 @@
-"""Transformations of public columns, at no privacy cost: spectrum, conditioning, whitening, random features."""
+"""Transformations of public columns at no privacy cost: encoding, spectrum, conditioning, whitening, hidden units."""
 
 from conddp.features.conditioning import ConditioningMatrix
+from conddp.features.encoding import Encoding
 from conddp.features.feature_map import FeatureMap, IdentityMap
 from conddp.features.noise_shape import compute_noise_shape
 from conddp.features.random_features import RandomFeatures
+from conddp.features.reading import read_features, read_records
 from conddp.features.spectrum import Spectrum
 from conddp.features.standardization import Standardization
 from conddp.features.whitening import WhitenedRows
 
 __all__ = [
     "ConditioningMatrix",
+    "Encoding",
     "FeatureMap",
     "IdentityMap",
     "RandomFeatures",
@@ -17,4 +20,6 @@ __all__ = [
     "Standardization",
     "WhitenedRows",
     "compute_noise_shape",
+    "read_features",
+    "read_records",
 ]

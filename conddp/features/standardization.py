@@ -34,7 +34,7 @@ class Standardization:
     varies : array of shape (d,)
         Whether a column varies by more than rounding errors.
     scale : array of shape (d,)
-        Square root of the variance; 1 for a constant column.
+        Square root of the variance, or of the sum of the variances of its group; 1 for a constant column.
     gram : array of shape (d, d)
         Gram matrix of the standardised columns; zero for constant columns.
     """
@@ -72,7 +72,7 @@ class Standardization:
         weights : array of shape (n,), optional
             Weights of the records; all moments are then weighted.
         """
-        gram, total, shift, num_records = _sum_moments(
+        gram, total, shift, num_records, groups = _sum_moments(
             public_features, constant=constant, function=function, weights=weights
         )
         n = float(num_records) if weights is None else float(weights.sum())
@@ -83,7 +83,7 @@ class Standardization:
             center = shift + moved
         variance = np.maximum(np.diag(gram) / n, 0.0)
         varies = variance > (1e-12 * center) ** 2
-        scale = np.where(varies, np.sqrt(variance), 1.0)
+        scale = np.where(varies, np.sqrt(_add_by_group(variance, groups)), 1.0)
         gram = np.where(np.outer(varies, varies), gram / np.outer(scale, scale), 0.0)
         return cls(num_records, n, center, variance, varies, scale, gram)
 
@@ -94,12 +94,13 @@ def _sum_moments(
     constant: bool,
     function: str,
     weights: NDArray[np.float64] | None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], int]:
-    """Sums of outer products and of rows, the shift that was subtracted from the columns, and the number of rows."""
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], int, NDArray[np.intp] | None]:
+    """Sums of outer products and of rows, the shift subtracted from the columns, the number of rows, and the groups."""
     gram: NDArray[np.float64] | None = None
+    groups: NDArray[np.intp] | None = None
     total = shift = np.zeros(0)
     num_records = 0
-    for X in _list_blocks(public_features, function):
+    for X, groups in _list_blocks(public_features, function):  # noqa: B007  (the groups of all chunks are the same)
         block = X.astype(np.float64, copy=False)
         if gram is None:
             d = block.shape[1]
@@ -123,14 +124,22 @@ def _sum_moments(
         raise SchemaError(
             "there is no public column and no intercept. Make a column public, or keep fit_intercept=True."
         )
-    return gram, total, shift, num_records
+    return gram, total, shift, num_records, groups
 
 
-def _list_blocks(public_features: PublicFeatures | Iterable[PublicFeatures], function: str) -> Iterator[Matrix]:
+def _add_by_group(variance: NDArray[np.float64], groups: NDArray[np.intp] | None) -> NDArray[np.float64]:
+    """Sum of the variances of the group of each column; its own variance without groups."""
+    return variance if groups is None else np.asarray(np.bincount(groups, weights=variance)[groups], dtype=np.float64)
+
+
+def _list_blocks(
+    public_features: PublicFeatures | Iterable[PublicFeatures], function: str
+) -> Iterator[tuple[Matrix, NDArray[np.intp] | None]]:
     chunks: Iterable[Any] = [public_features]
     if isinstance(public_features, Iterable):
         chunks = public_features
     for chunk in chunks:
-        X = require_public(chunk, function=function).values
+        public = require_public(chunk, function=function)
+        X = public.values
         for start in range(0, len(X), ROWS_AT_ONCE):
-            yield X[start : start + ROWS_AT_ONCE]
+            yield X[start : start + ROWS_AT_ONCE], public.groups

@@ -3,6 +3,7 @@
 import math
 
 from conddp.errors import PrivacyError
+from conddp.models.old_formats import describe_gaps, has_transcript
 from conddp.models.result import FitResult
 from conddp.privacy.composition import compute_delta, describe_transcript
 
@@ -18,6 +19,9 @@ def check_evidence(result: FitResult) -> None:
     text about the releases must be the one that the transcript gives, the columns and bounds must be those of the
     schema, and the ledger must have an entry of this cost under this relation.
 
+    A model that was saved in an old format without a transcript is checked in all other respects. Its guarantee must
+    have the remark of :func:`~conddp.models.old_formats.describe_gaps`, and nobody else's may have one.
+
     Privacy
         Reads no data. Called when a model is saved, loaded or reported, so that an altered guarantee is not repeated.
 
@@ -27,7 +31,12 @@ def check_evidence(result: FitResult) -> None:
         If the guarantee promises more than the evidence shows, or is about something else.
     """
     guarantee, schema, ledger = result.guarantee, result.schema, result.ledger
-    _check_cost(result)
+    if guarantee.remark != describe_gaps(result.old_format):
+        raise PrivacyError("the guarantee does not say, as it must, in which format it was saved and what that lacks.")
+    if result.old_format is None or has_transcript(result.old_format):
+        _check_cost(result)
+    elif len(result.transcript):
+        raise PrivacyError(f"format {result.old_format} kept no transcript, but there is one.")
     if not guarantee.mechanism.startswith(describe_transcript(result.transcript, guarantee.neighbouring)):
         raise PrivacyError("the guarantee describes other releases than the transcript lists.")
     columns = (schema.label.name, schema.label_bounds, schema.public, schema.private)
@@ -38,7 +47,7 @@ def check_evidence(result: FitResult) -> None:
     if ledger.unit is not None and ledger.unit != guarantee.unit:
         raise PrivacyError("the guarantee and the ledger protect different units.")
     design = result.design
-    if design is not None and (design.columns, design.num_records) != (schema.public, guarantee.num_records):
+    if design is not None and (design.columns, design.num_records) != (result.features, guarantee.num_records):
         raise PrivacyError("the guarantee is about other records or columns than the statistics of public columns.")
     if guarantee.neighbouring is not ledger.neighbouring:
         raise PrivacyError("the guarantee and the ledger state different neighbouring relations.")

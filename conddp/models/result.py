@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from conddp.data.parts import PrivateFeatures, PublicFeatures
 from conddp.data.schema import Schema
+from conddp.features.encoding import Encoding
+from conddp.features.reading import read_features
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.fitted import FittedModel
 from conddp.privacy.guarantee import Guarantee
@@ -44,7 +46,12 @@ class FitResult:
     versions : mapping
         Versions of the software that trained a saved model.
     feature_order : tuple of str
-        Names of the features in the order of the training table; empty if it is not known.
+        Names of the columns in the order of the training table; empty if it is not known.
+    encoding : Encoding, optional
+        Encoding of the public columns. If None, the columns are the features.
+    old_format : int, optional
+        Format of the folder that the model was loaded from, if it is one that lacks evidence for the guarantee. The
+        guarantee then has a remark on it, and the model cannot be saved again.
     """
 
     model: FittedModel
@@ -57,7 +64,43 @@ class FitResult:
     design: Design | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     feature_order: tuple[str, ...] = ()
+    encoding: Encoding | None = None
+    old_format: int | None = None
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the public features that the model has weights for."""
+        return self.schema.public if self.encoding is None else self.encoding.features
+
+    def list_coefficients(self) -> list[tuple[str, float]]:
+        """Coefficients with their names, in the order of the columns of the training table. Linear heads only.
+
+        A public column has one coefficient for each of its features.
+        """
+        public, private, _ = self.model.compute_linear_coefficients()
+        encoding = self.encoding or Encoding.plain(self.schema.public)
+        by_column: dict[str, list[tuple[str, float]]] = {}
+        values = iter(public.tolist())
+        for column in encoding.columns:
+            by_column[column.column] = [(name, next(values)) for name in column.features]
+        for name, value in zip(self.schema.private, private.tolist(), strict=True):
+            by_column[name] = [(name, value)]
+        return [pair for name in self.feature_order or by_column for pair in by_column[name]]
+
+    def predict_table(self, frame: Any) -> NDArray[np.float64]:
+        """Predict for the records of a pandas, polars or Arrow table, in the units of the label.
+
+        Columns are read by name, in any order. Other columns are ignored. No cost, because the model is already
+        released; predictions depend on private columns of the new records, if there are any.
+
+        Raises
+        ------
+        SchemaError
+            If a column is missing or has another kind than in training.
+        """
+        encoding = self.encoding or Encoding.plain(self.schema.public)
+        return self.predict(*read_features(frame, self.schema, encoding))
 
     def predict(self, public: PublicFeatures, private: PrivateFeatures | None = None) -> NDArray[np.float64]:
-        """Predict in the units of the label. No cost, because the model is already released."""
+        """Predict from encoded features, in the units of the label. No cost: the model is already released."""
         return self.model.predict(public, private)

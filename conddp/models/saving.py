@@ -3,14 +3,17 @@
 ::
 
     model.safetensors   weights, by name
-    model.json          format, head, loss, schema, guarantee, settings, diagnostics, transcript of the releases,
-                        statistics of public columns, versions, and digests of all three files
+    model.json          format, head, loss, schema, encoding, guarantee, settings, diagnostics, transcript of the
+                        releases, statistics of public columns, versions, and digests of all three files
     ledger.jsonl        read-only copy of the ledger
 
 A model folder contains nothing private: the weights have been released under the guarantee, and the rest is public. It
 contains no code, and loading does not unpickle anything. Loading expects any file to be damaged or altered: every value
 is checked, and the guarantee against its own evidence. The digests reveal accidents and careless edits. They are no
 signature: whoever may write to the folder can replace all of it.
+
+Folders of all earlier formats can be loaded too (:mod:`conddp.models.old_formats`). They are not saved again, because
+they lack evidence that the current format promises.
 """
 
 import hashlib
@@ -31,12 +34,14 @@ from numpy.typing import NDArray
 
 from conddp.data.schema import Schema
 from conddp.errors import CondDPError, LedgerError, PrivacyError, SchemaError
+from conddp.features.encoding import Encoding
 from conddp.heads import HEADS, Head
 from conddp.heads.head import Layout
 from conddp.losses import LOSSES
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.evidence import check_evidence
 from conddp.models.fitted import FittedModel
+from conddp.models.old_formats import describe_gaps, has_digests, upgrade
 from conddp.models.result import FitResult
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.composition import describe_transcript
@@ -48,7 +53,7 @@ from conddp.theory.design import Design
 
 __all__ = ["ModelFileError", "check_folder", "load_model", "save_model"]
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 WEIGHTS, RECORD, LEDGER = "model.safetensors", "model.json", "ledger.jsonl"
 LONGEST_HEADER = 1 << 24  # bytes of names and shapes before the weights
 LONGEST_REASON = 300  # characters of what is wrong with a file
@@ -76,6 +81,11 @@ def save_model(folder: str | Path, result: FitResult) -> Path:
 
     folder = Path(folder)
     check_folder(folder)
+    if result.old_format is not None:
+        raise ModelFileError(
+            f"the model was loaded from a folder of format {result.old_format}, which lacks evidence for its guarantee "
+            f"that format {FORMAT_VERSION} holds. Copy the folder instead of saving the model again."
+        )
     check_evidence(result)
     model = result.model
     if not np.isfinite(model.parameters).all():
@@ -95,6 +105,7 @@ def save_model(folder: str | Path, result: FitResult) -> Path:
         "transcript": result.transcript.to_json(),
         "design": _describe_design(result.design),
         "feature_order": list(result.feature_order),
+        "encoding": None if result.encoding is None else result.encoding.to_json(),
         "versions": _list_versions(),
     }
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
@@ -125,12 +136,15 @@ def check_folder(folder: Path) -> None:
 
 
 def load_model(folder: str | Path) -> FitResult:
-    """Load a model from its folder.
+    """Load a model from its folder, of this or an earlier format.
+
+    The guarantee of a model of format 1 to 4 starts with a remark on what could not be checked.
 
     Raises
     ------
     ModelFileError
-        If a file is missing or damaged, or if this version of conddp cannot read the format.
+        If a file is missing or damaged, if the guarantee contradicts its own evidence, or if the format is newer than
+        this version of conddp.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -139,29 +153,39 @@ def load_model(folder: str | Path) -> FitResult:
     if not (folder / RECORD).exists():
         raise ModelFileError(f"'{folder}' is not the folder of a saved model: it has no {RECORD}.")
     record = _read_record(folder / RECORD)
+    version = record["conddp_model"]
     try:
-        result = _make_result(record, folder)
+        result = _make_result(upgrade(record, to=FORMAT_VERSION), folder, None if has_digests(version) else version)
     except (ModelFileError, LedgerError):
         raise
+    except PrivacyError as error:
+        raise _contradiction(folder, error) from None
     except DAMAGES as error:
         reason = str(error).rstrip(".")[:LONGEST_REASON]
         raise ModelFileError(f"'{folder / RECORD}' is damaged: {reason}. Restore the folder.") from None
     try:
         check_evidence(result)
     except (PrivacyError, *DAMAGES) as error:
-        raise ModelFileError(
-            f"'{folder / RECORD}' promises more than its own evidence shows: {error} Restore the "
-            "folder, and do not rely on its guarantee."
-        ) from None
+        raise _contradiction(folder, error) from None
     return result
 
 
-def _make_result(record: Mapping[str, Any], folder: Path) -> FitResult:
-    """Decode a record and read the other files of its folder."""
+def _contradiction(folder: Path, error: Exception) -> ModelFileError:
+    return ModelFileError(
+        f"'{folder / RECORD}' promises more than its own evidence shows: {error} Restore the folder, and do not rely "
+        "on its guarantee."
+    )
+
+
+def _make_result(record: Mapping[str, Any], folder: Path, old_format: int | None) -> FitResult:
+    """Decode a record of the current format and read the other files of its folder, which may be of an old format."""
     schema = Schema.from_toml(decode(str, record["schema"], "schema"))
     head = _make_head(record["head"])
     has_constant = decode(bool, record["has_constant"], "has_constant")
-    layout = head.layout(len(schema.public) + has_constant, len(schema.private))
+    encoding = None if record["encoding"] is None else Encoding.from_json(record["encoding"])
+    require(encoding is None or encoding.names == schema.public, "'encoding' is of other columns than the schema")
+    features = schema.public if encoding is None else encoding.features
+    layout = head.layout(len(features) + has_constant, len(schema.private))
     parameters = _read_weights(folder, layout, record["weights"])
     loss = LOSSES[record["loss"]]
     model = FittedModel(head, layout, parameters, has_constant, schema.label_bounds, schema.private_bounds, loss)
@@ -173,15 +197,16 @@ def _make_result(record: Mapping[str, Any], folder: Path) -> FitResult:
     )
     diagnostics = Diagnostics.from_json(record["diagnostics"])
     require(
-        len(diagnostics.coefficient_deviations) in (0, len(schema.public) + len(schema.private) + 1),
+        len(diagnostics.coefficient_deviations) in (0, len(features) + len(schema.private) + 1),
         "diagnostics do not list a standard deviation for every coefficient",
     )
     ledger = PrivacyLedger.load(folder / LEDGER)
-    if _digest(read_bytes(folder / LEDGER)) != record["ledger"]:
+    ledger.is_copy = True  # the first folders did not say so
+    if old_format is None and _digest(read_bytes(folder / LEDGER)) != record["ledger"]:
         raise ModelFileError(_not_of_this_record(folder / LEDGER))
     return FitResult(
         model,
-        _make_guarantee(record["guarantee"], transcript),
+        replace(_make_guarantee(record["guarantee"], transcript), remark=describe_gaps(old_format)),
         decode_settings(record["settings"], "settings"),
         diagnostics,
         transcript,
@@ -190,6 +215,8 @@ def _make_result(record: Mapping[str, Any], folder: Path) -> FitResult:
         None if record["design"] is None else Design.from_json(record["design"]),
         decode(Mapping[str, str], record["versions"], "versions"),
         order,
+        encoding,
+        old_format,
     )
 
 
@@ -243,22 +270,18 @@ def _read_record(path: Path) -> dict[str, Any]:
     except SchemaError as error:
         raise ModelFileError(str(error)) from None
     try:
-        record = parse_json(content)
+        stored = parse_json(content)
     except SchemaError:
         raise ModelFileError(f"'{path}' is not valid JSON. Restore the folder.") from None
-    if not isinstance(record, dict) or not isinstance(record.get("conddp_model"), int):
+    record: dict[str, Any] = stored if isinstance(stored, dict) else {}
+    version = record.get("conddp_model")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise ModelFileError(f"'{path}' is not the record of a conddp model.")
-    if record["conddp_model"] > FORMAT_VERSION:
+    if version > FORMAT_VERSION:
         raise ModelFileError(
-            f"'{path}' has format {record['conddp_model']}, newer than this conddp reads ({FORMAT_VERSION}). Install a "
-            "newer conddp."
+            f"'{path}' has format {version}, newer than this conddp reads ({FORMAT_VERSION}). Install a newer conddp."
         )
-    if record["conddp_model"] < FORMAT_VERSION:
-        raise ModelFileError(
-            f"'{path}' has format {record['conddp_model']}, of an older conddp than this one, which reads "
-            f"{FORMAT_VERSION}. Predict with the version that is named in it."
-        )
-    if record.get("digest") != _digest_record(record):
+    if has_digests(version) and record.get("digest") != _digest_record(record):
         raise ModelFileError(f"'{path}' was changed after it had been saved, or is damaged. Restore the folder.")
     return record
 
@@ -284,6 +307,7 @@ def _describe_guarantee(result: FitResult) -> dict[str, Any]:
     described = asdict(result.guarantee)
     generated = describe_transcript(result.transcript, result.guarantee.neighbouring)
     note = described.pop("mechanism").removeprefix(generated).strip()
+    del described["remark"]  # is not stored: it follows from the format
     described["neighbouring"] = result.guarantee.neighbouring.value
     return {**described, "note": note, "text": str(result.guarantee)}
 
@@ -291,6 +315,7 @@ def _describe_guarantee(result: FitResult) -> dict[str, Any]:
 def _make_guarantee(stored: Any, transcript: Transcript) -> Guarantee:
     values = decode_settings(stored, "guarantee")
     budget, note = values.pop("budget", None), decode(str, values.pop("note", None), "guarantee.note")
+    require("remark" not in values, "'guarantee' has an unknown field 'remark'")
     values.pop("text", None)  # for people who open the file; it is always made anew from the fields
     placeholder = {"epsilon": 0.0, "delta": 0.0}
     guarantee: Guarantee = decode(Guarantee, {**values, "budget": placeholder, "mechanism": ""}, "guarantee")

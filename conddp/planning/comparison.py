@@ -306,7 +306,8 @@ def _compute(setting: _Setting, cell: _Cell) -> _Answer:
     mean = np.full(dataset.num_records, dataset.label.values.mean())
     errors, skipped = {}, {}
     for name in setting.algorithms:
-        source = RandomSource.of(cell.family * 1009 + cell.draw)
+        # The noise does not depend on the simulated labels, whose last bits differ between processors.
+        source = RandomSource.for_neighbours(cell.family * 1009 + cell.draw)
         try:
             fitted = ALGORITHMS[name].fit(
                 dataset, budget, head=head, neighbouring=setting.neighbouring, random_source=source

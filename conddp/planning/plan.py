@@ -9,6 +9,7 @@ from conddp.data.parts import PublicFeatures
 from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.errors import SchemaError
+from conddp.features.encoding import Encoding
 from conddp.planning.budgets import DELTA, EPSILONS
 from conddp.planning.comparison import Comparison, compare_algorithms
 from conddp.planning.runner import ProgressCallback
@@ -32,6 +33,7 @@ class _Parts:
     epsilon: float
     design: Design
     comparison: Any
+    encoding: Any = None
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,15 @@ class Plan:
         Facts about the public columns.
     comparison : Comparison
         Expected errors, from simulated labels.
+    encoding : Encoding, optional
+        Encoding of the public columns. If None, the columns are the features.
     """
 
     schema: Schema
     epsilon: float
     design: Design
     comparison: Comparison
+    encoding: Encoding | None = None
 
     def expect_noise(self) -> list[tuple[float, float, float, float]]:
         """Root mean square noise of predictions from one release, in the label's units, by theory.
@@ -122,11 +127,14 @@ class Plan:
             If it is not what :meth:`to_json` gives.
         """
         parts = decode(_Parts, stored, "plan")
-        plan = cls(Schema.from_toml(parts.schema), parts.epsilon, parts.design, Comparison.from_json(parts.comparison))
-        design, comparison = plan.design, plan.comparison
+        encoding = None if parts.encoding is None else Encoding.from_json(parts.encoding)
+        schema, comparison = Schema.from_toml(parts.schema), Comparison.from_json(parts.comparison)
+        plan = cls(schema, parts.epsilon, parts.design, comparison, encoding)
+        design = plan.design
         require(plan.epsilon in comparison.epsilons, "'plan.epsilon' is not among the budgets of the comparison")
         require(
-            design.columns == plan.schema.public
+            design.columns == (schema.public if encoding is None else encoding.features)
+            and (encoding is None or encoding.names == schema.public)
             and (comparison.num_records, comparison.num_public) == (design.num_records, len(design.columns)),
             "schema, design and comparison of the plan are not of the same data",
         )
@@ -141,6 +149,7 @@ class Plan:
             "epsilon": self.epsilon,
             "design": self.design.to_json(),
             "comparison": self.comparison.to_json(),
+            "encoding": None if self.encoding is None else self.encoding.to_json(),
         }
 
 
@@ -157,6 +166,7 @@ def make_plan(
     num_workers: int | None = 1,
     callback: ProgressCallback | None = None,
     units: Units | None = None,
+    encoding: Encoding | None = None,
 ) -> Plan:
     """Summarize the public columns and try algorithms on simulated labels.
 
@@ -166,7 +176,7 @@ def make_plan(
     Parameters
     ----------
     public_features : PublicFeatures
-        The public columns of ``schema``.
+        The public columns of ``schema``, encoded.
     schema : Schema
         Roles and declared bounds of all columns.
     epsilon, delta : float
@@ -176,6 +186,8 @@ def make_plan(
     units : Units, optional
         Units of the records. Required if the schema has a unit column, because a plan for single records would promise
         too much.
+    encoding : Encoding, optional
+        Encoding that gave the features. If None, the columns are the features.
     """
     positive(epsilon=epsilon)
     if (None if units is None else units.name) != schema.unit:
@@ -196,4 +208,4 @@ def make_plan(
         callback=callback,
         units=units,
     )
-    return Plan(schema, float(epsilon), Design.of(public_features), comparison)
+    return Plan(schema, float(epsilon), Design.of(public_features), comparison, encoding)

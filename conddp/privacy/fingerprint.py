@@ -1,13 +1,14 @@
 """Fingerprint of the public side of a table, by which a ledger recognises the data set that it belongs to."""
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Fingerprint"]
+__all__ = ["Fingerprint", "hash_levels", "hash_numbers"]
 
 BLOCK = 2**15  # cells hashed at a time, so that they stay in the processor's cache
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)  # finaliser of MurmurHash3
@@ -51,7 +52,7 @@ class Fingerprint:
         for block in _split(values, max(1, BLOCK // d)):
             sums += _hash_cells(block).sum(axis=0, dtype=np.uint64)
         constant = _hash_cells(values[:1])[0] * np.uint64(n)  # what a column of equal values adds up to
-        return cls(n, tuple(sorted({f"{value >> 16:012x}" for value in sums[sums != constant].tolist()})))
+        return cls(n, tuple(sorted({_show(value) for value in sums[sums != constant].tolist()})))
 
     def matches(self, other: "Fingerprint") -> bool:
         """Whether both may belong to the same records: the same n, and a column in common unless one has none."""
@@ -74,6 +75,24 @@ class Fingerprint:
     def to_json(self) -> dict[str, Any]:
         """Return the fingerprint in its stored form."""
         return {"num_records": self.num_records, "columns": list(self.columns)}
+
+
+def hash_numbers(values: NDArray[Any]) -> Iterator[str]:
+    """Yield the hash of a column of numbers, as in :meth:`Fingerprint.of`; nothing if it is constant. NaN is a gap."""
+    yield from Fingerprint.of(np.where(np.isnan(values), np.nan, values)[:, None]).columns  # one NaN, not several
+
+
+def hash_levels(counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield the hash of a column of text, from the number of records of each level; nothing if it is constant."""
+    if np.count_nonzero(list(counts.values())) < 2:
+        return
+    digests = (hashlib.blake2b(level.encode(errors="surrogatepass"), digest_size=8).digest() for level in counts)
+    hashes = (int.from_bytes(digest, "little") for digest in digests)
+    yield _show(sum(count * each for count, each in zip(counts.values(), hashes, strict=True)) % 2**64)
+
+
+def _show(value: int) -> str:
+    return f"{value >> 16:012x}"
 
 
 def _split(values: NDArray[Any], size: int) -> Iterable[NDArray[Any]]:

@@ -40,6 +40,9 @@ class Guarantee:
         records.
     num_units, records_per_unit : int
         Number of units, and the largest number of training records of a unit; 0 without units.
+    remark : str
+        What cannot be checked of a model that was saved in an old format, and how its noise was drawn. The text starts
+        with it. Empty for every new fit.
     weighted : bool
         Whether the records had weights, which are treated as public.
     """
@@ -57,6 +60,7 @@ class Guarantee:
     unit: str = ""
     num_units: int = 0
     records_per_unit: int = 0
+    remark: str = ""
     weighted: bool = False
 
     @property
@@ -71,9 +75,9 @@ class Guarantee:
 
     def __str__(self) -> str:
         if math.isinf(self.epsilon):
-            return f"This model is NOT differentially private: {self.mechanism}"
-        sentences = [self._promise(), self._neighbours(), self.mechanism, self.choice, self._limits()]
-        sentences += [self._noise(), self._seed()]
+            return " ".join(filter(None, (self.remark, f"This model is NOT differentially private: {self.mechanism}")))
+        sentences = [self.remark, self._promise(), self._neighbours(), self.mechanism, self.choice, self._limits()]
+        sentences += ["" if self.remark else self._noise(), self._seed()]
         return " ".join(sentence for sentence in sentences if sentence)
 
     def _promise(self) -> str:
@@ -122,8 +126,9 @@ class Guarantee:
         public += "the weights of the records, " if self.weighted else ""
         return (
             f"Not covered: {public}the number of records and the declared ranges, which are treated as public; "
-            "other releases from the same data, whose cost a shared ledger adds up; choices made by looking at private "
-            "values, such as tuning on them; and attacks on timing."
+            "what was done to the table before the fit, such as scaling or encoding by private values; other releases "
+            "from the same data, whose cost a shared ledger adds up; choices made by looking at private values, such "
+            "as tuning on them; and attacks on timing."
         )
 
     def _noise(self) -> str:
@@ -140,8 +145,10 @@ class Guarantee:
 
     def _seed(self) -> str:
         if self.seeded:
+            unique = "It depends on the seed, the settings and the records, so no other fit has the same noise."
             return (
                 "The noise came from a seed, for research only: anyone who knows or guesses the seed can remove the "
-                "noise. It depends on the seed, the settings and the records, so no other fit has the same noise."
+                f"noise.{'' if self.remark else f' {unique}'}"
             )
-        return "Its random bits came from a cryptographic generator keyed by the operating system."
+        whose = "The random bits of the noise" if self.remark else "Its random bits"
+        return f"{whose} came from a cryptographic generator keyed by the operating system."

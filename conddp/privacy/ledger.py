@@ -132,7 +132,7 @@ class PrivacyLedger:
             return
         header, self._entries = self._file.read()
         self.budget, self.neighbouring, self.unit = header.budget, header.neighbouring, header.unit
-        self._identity, self.is_copy = header.identity, header.is_copy
+        self._identity, self.is_copy = header.identity, self.is_copy or header.is_copy
 
     @property
     def identity(self) -> str:

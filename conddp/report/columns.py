@@ -2,6 +2,7 @@
 
 from conddp.data.column import Role
 from conddp.data.schema import Schema
+from conddp.features.encoding import Encoding
 from conddp.report.document import (
     Block,
     Chart,
@@ -17,8 +18,8 @@ from conddp.theory.design import Design
 __all__ = ["describe_columns", "describe_design"]
 
 
-def describe_columns(schema: Schema) -> Section:
-    """Roles and declared ranges."""
+def describe_columns(schema: Schema, encoding: Encoding | None = None) -> Section:
+    """Roles and declared ranges, and how public columns are encoded."""
     roles = {Role.LABEL: "the label, private", Role.PRIVATE: "private", Role.PUBLIC: "public"}
     protected = tuple(
         (column.name, roles[column.role], f"{column.bounds.low:g} to {column.bounds.high:g}")
@@ -35,6 +36,7 @@ def describe_columns(schema: Schema) -> Section:
                 if schema.public
                 else "No column is public. The number of records and the declared ranges are."
             ),
+            *(Text(remark) for remark in (() if encoding is None else encoding.list_remarks())),
             *(() if schema.unit is None else (Text(_describe_unit(schema)),)),
         ),
     )

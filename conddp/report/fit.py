@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from conddp.data.schema import Schema
 from conddp.heads.head import Linearity
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.evidence import check_evidence
@@ -39,7 +38,6 @@ from conddp.report.document import (
     round_up,
     show,
 )
-from conddp.theory.design import Design
 
 __all__ = ["report_fit"]
 
@@ -79,21 +77,22 @@ def report_fit(
     guarantee, ledger = saved.guarantee, saved.ledger
     private = not math.isinf(guarantee.epsilon)
     promise = _show_budget(guarantee) if private else "not private"
+    recorded = f", as recorded in format {saved.old_format}" if saved.old_format else ""
     sections = [
         _describe_guarantee(guarantee),
         *more,
-        describe_columns(saved.schema),
-        _describe_releases(saved.transcript, guarantee),
+        describe_columns(saved.schema, saved.encoding),
+        _describe_releases(saved),
         _describe_ledger(ledger),
         *([describe_expectations(plan.comparison, plan.epsilon)] if plan else []),
-        _describe_model(saved.model, saved.schema, saved.diagnostics, saved.design),
+        _describe_model(saved),
         _describe_course(saved.diagnostics),
         *([] if saved.design is None else [describe_design(saved.design)]),
         Section("Settings and versions", (_list_facts(saved.settings), _list_facts(saved.versions))),
     ]
     lead = (
         f"A {_name_head(saved.model)} model of '{guarantee.label}' from {guarantee.num_records:,} records and "
-        f"{len(guarantee.public_columns) + len(guarantee.private_columns)} columns: {promise}."
+        f"{len(guarantee.public_columns) + len(guarantee.private_columns)} columns: {promise}{recorded}."
     )
     return Document(
         f"Private model of '{guarantee.label}'" if private else f"Model of '{guarantee.label}', not private",
@@ -152,6 +151,7 @@ def _describe_guarantee(guarantee: Guarantee) -> Section:
     return Section(
         "What is guaranteed",
         (
+            *((Text(guarantee.remark),) if guarantee.remark else ()),
             Text(plain),
             Formula(f"P[M(D) ∈ S] ≤ e^{epsilon:g} · P[M(D′) ∈ S]{extra}"),
             Text(f"for the training M, every set S of models, and all data sets D and D′ that {differ}. In full:"),
@@ -178,9 +178,13 @@ def _describe_guarantee(guarantee: Guarantee) -> Section:
     )
 
 
-def _describe_releases(transcript: Transcript, guarantee: Guarantee) -> Section:
+def _describe_releases(saved: FitResult) -> Section:
+    transcript, guarantee = saved.transcript, saved.guarantee
     if math.isinf(guarantee.epsilon):
         return Section("What was released", ())
+    if saved.old_format and not len(transcript):
+        missing = f"Format {saved.old_format} of saved models kept no list of releases. The guarantee describes them."
+        return Section("What was released", (Text(missing),))
     rows = tuple(
         (what, mechanism, _show_range(sensitivities), _show_range(noise), f"{times:,}")
         for (what, mechanism), sensitivities, noise, times in _group(transcript)
@@ -269,12 +273,13 @@ def _describe_ledger(ledger: PrivacyLedger) -> Section:
     )
 
 
-def _describe_model(model: FittedModel, schema: Schema, diagnostics: Diagnostics, design: Design | None) -> Section:
+def _describe_model(saved: FitResult) -> Section:
+    model, schema, diagnostics, design = saved.model, saved.schema, saved.diagnostics, saved.design
     if model.head.linear_in is not Linearity.COLUMNS:
         count = f"{model.layout.size:,} parameters"
         return Section("The model", (Text(f"{model.head!r} with {count}. Its weights are in the model's folder."),))
     public, private, intercept = model.compute_linear_coefficients()
-    names = (*schema.public, *schema.private, "intercept")
+    names = (*saved.features, *schema.private, "intercept")
     values = (*public.tolist(), *private.tolist(), intercept)
     deviations = diagnostics.coefficient_deviations
     heads = ("column", "coefficient", *(["standard deviation"] if deviations else []))

@@ -17,6 +17,7 @@ from conddp.algorithms.algorithm import Algorithm
 from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.errors import SchemaError, require_package
+from conddp.features.reading import read_records
 from conddp.models.saving import load_model, save_model
 from conddp.planning.budgets import DELTA, EPSILONS
 from conddp.planning.plan import make_plan
@@ -50,7 +51,7 @@ def load_randhie() -> Records:
     """
     from statsmodels.datasets import randhie
 
-    return Records.from_frame(randhie.load_pandas().data, RANDHIE)
+    return read_records(randhie.load_pandas().data, RANDHIE)[0]
 
 
 def print_table(title: str, sweep: Sweep) -> None:

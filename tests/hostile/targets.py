@@ -7,6 +7,7 @@ and no private cell in an error, on the terminal or in a report.
 import gzip
 import io
 import json
+import shutil
 import sys
 import traceback
 import warnings
@@ -28,11 +29,12 @@ from conddp.bounds import Bounds
 from conddp.cache import cache_folder
 from conddp.cli import main as cli
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
-from conddp.data.readers import check_header, load_features, load_public, load_records, read_column_types
+from conddp.data.readers import check_header, read_column_types, stream_table
 from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.errors import CondDPError
 from conddp.estimators import PrivateRegressor
+from conddp.files import load_public, load_records
 from conddp.heads import MLP
 from conddp.models.result import FitResult
 from conddp.models.saving import _digest, load_model, save_model, sign_record
@@ -49,6 +51,7 @@ from tests.test_storage import make_small_plan
 __all__ = ["TARGETS", "Attack", "Leak", "guarded"]
 
 SECRETS = ("SECRETtext17", "918273")
+OLD_MODELS = sorted((Path(__file__).parents[1] / "data" / "saved_models").glob("format_*"))
 SCHEMA = Schema.of(label="price", label_bounds=(0, 500), public=["rooms", "age"], private={"income": (0, 100)})
 Attack = Callable[[Random], bool]  # whether the damaged file was refused
 
@@ -109,7 +112,7 @@ def use_table(path: Path, random: Random) -> None:
     """Read a table in every way that there is, and sometimes from the command line."""
     uses: list[Callable[[], object]] = [
         lambda: load_records(path, SCHEMA),
-        lambda: load_features(path, SCHEMA),
+        lambda: list(stream_table(path, SCHEMA.names)),
         lambda: load_public(path, SCHEMA),
         lambda: read_column_types(path),
         lambda: read_column_types(path, leave_out=["price", "income"]),
@@ -203,7 +206,15 @@ def make_results() -> tuple[FitResult, ...]:
 
 def attack_model(folder: Path) -> Attack:
     """Damage to a file of a model folder; most of the time the digests are made to fit again."""
-    folders = [save_model(folder / f"model{number}", result) for number, result in enumerate(make_results())]
+    return attack_folders([save_model(folder / f"model{number}", each) for number, each in enumerate(make_results())])
+
+
+def attack_old_model(folder: Path) -> Attack:
+    """The same for folders of old formats, which have a digest of the weights only."""
+    return attack_folders([Path(shutil.copytree(source, folder / source.name)) for source in OLD_MODELS])
+
+
+def attack_folders(folders: list[Path]) -> Attack:
     good = {place: {file.name: file.read_bytes() for file in place.iterdir()} for place in folders}
 
     def attack(random: Random) -> bool:
@@ -211,11 +222,11 @@ def attack_model(folder: Path) -> Attack:
         for name, content in good[place].items():
             (place / name).write_bytes(content)
         record = json.loads(good[place]["model.json"])
+        seal = sign_record if "digest" in record else dump
         kind = random.randrange(10)
         if kind < 6:
             damaged = damage_json(record, random)
-            content = sign_record(damaged) if isinstance(damaged, dict) and kind else dump(damaged)
-            (place / "model.json").write_bytes(content)
+            (place / "model.json").write_bytes(seal(damaged) if isinstance(damaged, dict) and kind else dump(damaged))
         elif kind == 6:
             (place / "model.json").write_bytes(damage_bytes(good[place]["model.json"], random))
         else:
@@ -225,7 +236,8 @@ def attack_model(folder: Path) -> Attack:
                 damage_lines(content, random) if field == "ledger" and kind == 7 else damage_bytes(content, random)
             )
             (place / name).write_bytes(content)
-            (place / "model.json").write_bytes(sign_record({**record, field: _digest(content)}))
+            changed = {**record, field: _digest(content)} if field in record else record
+            (place / "model.json").write_bytes(seal(changed))
         with guarded() as refused:
             use_model(place, random)
         return bool(refused)
@@ -237,6 +249,8 @@ def use_model(place: Path, random: Random) -> None:
     result = load_model(place)
     document = report_fit(result)
     render_html(document), render_json(document)
+    number = json.loads((place / "model.json").read_bytes())["conddp_model"]
+    assert str(result.guarantee).startswith("This model was saved in format") == (number < 5)
     regressor = PrivateRegressor.load(place)
     names = result.feature_order or (*result.schema.public, *result.schema.private)
     assert np.isfinite(regressor.predict(pa.table(dict.fromkeys(names, [0.0, 1.0])))).all()
@@ -334,6 +348,7 @@ TARGETS: dict[str, Callable[[Path], Attack]] = {
     "parquet": attack_parquet,
     "schema": attack_schema,
     "model": attack_model,
+    "old model": attack_old_model,
     "ledger": attack_ledger,
     "plan": attack_plan,
     "calibrations": attack_calibrations,

@@ -13,7 +13,16 @@ from conddp.errors import SchemaError
 from tests.hostile.campaign import attack
 from tests.hostile.targets import TARGETS, Leak, guarded
 
-CASES = {"csv": 80, "parquet": 120, "schema": 300, "model": 150, "ledger": 150, "plan": 200, "calibrations": 100}
+CASES = {
+    "csv": 80,
+    "parquet": 120,
+    "schema": 300,
+    "model": 150,
+    "old model": 150,
+    "ledger": 150,
+    "plan": 200,
+    "calibrations": 100,
+}
 ROOT = Path(__file__).resolve().parents[2]
 
 

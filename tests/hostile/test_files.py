@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
-from conddp.data.readers import load_records
 from conddp.data.schema import Schema
 from conddp.errors import BudgetExceeded, CondDPError
+from conddp.files import load_records
 from conddp.heads import MLP
 from conddp.models.saving import ModelFileError, _digest, load_model, save_model, sign_record
 from conddp.planning import load_record

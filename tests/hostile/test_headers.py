@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from conddp import PrivateRegressor
 from conddp.cli import main as cli
-from conddp.data.readers import check_header, load_public, load_records, read_column_types
-from conddp.data.records import Records
+from conddp.data.readers import check_header, read_column_types
 from conddp.data.schema import Schema
 from conddp.errors import SchemaError
+from conddp.features.reading import read_records
+from conddp.files import load_public, load_records
 
 SCHEMA = Schema.of(label="price", label_bounds=(0, 500), public=["rooms"], private={"income": (0, 100)})
 HEADERLESS = {
@@ -98,7 +99,7 @@ def test_a_similar_name_is_told_by_position(tmp_path: Path) -> None:
 def test_names_of_tables_in_memory_are_not_listed() -> None:
     frame = pd.DataFrame([[1.0, 2.0]] * 20, columns=["SECRETtext17", "b"])
     with pytest.raises(SchemaError, match="not among the 2 columns of the table") as refused:
-        Records.from_frame(frame, SCHEMA)
+        read_records(frame, SCHEMA)[0]
     assert "SECRETtext17" not in str(refused.value)
     with pytest.raises(SchemaError, match="not among the features, of which there are 2") as refused:
         PrivateRegressor(label_bounds=(0, 1), private_columns={"c": (0, 1)}).fit(frame, [0.5] * 20)

@@ -461,8 +461,8 @@ MUTANTS = (
     Mutant(
         "weights: records and weights out of step",
         "data/records.py",
-        "weights = None if self.weights is None else self.weights[index]",
-        "weights = None if self.weights is None else self.weights[: len(index)]",
+        "weights=None if self.weights is None else self.weights[index],",
+        "weights=None if self.weights is None else self.weights[: len(index)],",
     ),
     Mutant(
         "weights: taken by algorithms that do not use them",

@@ -17,11 +17,11 @@ from conddp.algorithms import ALGORITHMS, Algorithm, CondNewton, PrivateMean, Ta
 from conddp.auditing import Recorder
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
-from conddp.data.readers import load_records
 from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.errors import BudgetExceeded, CondDPError, PrivacyError, SchemaError
 from conddp.features import WhitenedRows
+from conddp.files import load_records
 from conddp.models.result import FitResult
 from conddp.newton import release_moments
 from conddp.privacy.accounting import GaussianEvent, calibrate_gaussian_mu, calibrate_noise_multiplier

@@ -296,7 +296,7 @@ def test_units_scattered_over_the_table_keep_their_weights_together() -> None:
         None,
         make_records(6, private=False).label,
         Units(np.array([0, 1, 0, 2, 1, 0]), "person"),
-        np.arange(1.0, 7.0),
+        weights=np.arange(1.0, 7.0),
     )
     used = records.arrange()
     assert used.weights is not None

@@ -12,14 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import check_consistent_length, column_or_1d
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from conddp._validate import one_of
 from conddp.algorithms import Algorithm, FitRequest
-from conddp.bounds import Bounds
-from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures, as_column, as_matrix, as_numbers
+from conddp.data.column import Column
+from conddp.data.parts import LABEL_CURE, Labels, as_column, as_numbers
 from conddp.data.records import Records
+from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.errors import PrivacyWarning, SchemaError
+from conddp.estimators.inputs import Input, open_input
+from conddp.features.encoding import Encoding
 from conddp.heads import Head, Linearity
 from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
@@ -55,11 +59,19 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     head : str or head
         "linear", "wide", "mlp" or "fm", or an instance such as ``MLP(hidden=(32,))``.
     private_columns : mapping, optional
-        Private features, by name or position, each with its declared (low, high). Values outside are clamped.
+        Private features, by name or position, each with its declared range: (low, high) for a number, a list of
+        categories, or a mapping with ``bounds`` or ``categories`` and ``fill``, the value that stands for a gap. Values
+        outside the bounds are clamped, and other categories count as none of those declared.
     unit : str or int, optional
         Name or position of a public column of X, of any type, whose equal values belong to one person. The guarantee
         then covers all records of a person together. The column is not a feature: ``fit`` takes it out of X, and
         ``predict`` ignores it if it is there. Instead, the values can be passed to ``fit``.
+    missing_labels : {"refuse", "public"}
+        What to do if labels are missing. "public" declares that everyone may know which are; these records are
+        dropped.
+    heavy_tails : {"squash", "keep"}
+        What to do with public numbers that have values more than 20 standard deviations from their mean. "squash"
+        replaces them by their inverse hyperbolic sine, which is logarithmic in the tails; "keep" leaves them.
     fit_intercept : bool
         Whether to fit an intercept.
     neighbouring : {"replace", "zero-out"} or Neighbouring
@@ -76,8 +88,11 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     ----------
     guarantee_ : Guarantee
         Privacy guarantee of the fit. Print it to read it.
-    coef_ : array of shape (n_features_in_,)
-        Coefficients in the original units, for linear heads.
+    coef_ : array of shape (number of coefficients,)
+        Coefficients in the original units, for linear heads. If all columns are numbers without gaps, there is one for
+        each column.
+    coef_names_ : array of str
+        What each coefficient belongs to: a column, or a feature made from it, such as a level of a category.
     intercept_ : float
         Intercept in the original units, for linear heads.
     model_ : FittedModel
@@ -90,12 +105,14 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         Releases of the fit, without the released values.
     result_ : FitResult
         All of the above in one object.
+    encoding_ : Encoding
+        Encoding of the public columns: how categories, dates, gaps and heavy tails became numbers.
     ledger_ : PrivacyLedger
         Ledger that recorded the cost.
     n_features_in_ : int
-        Number of features, without the unit column.
+        Number of columns of X, without the unit column.
     feature_names_in_ : array of str
-        Names of the features, if the input had names.
+        Names of these columns, if X had names.
 
     Examples
     --------
@@ -110,8 +127,6 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     n_features_in_: int
     model_: FittedModel
     result_: FitResult
-    _loaded_names: list[str] | None = None
-    _unit_place: int | None = None
 
     def __init__(
         self,
@@ -123,6 +138,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         head: str | Head = "linear",
         private_columns: Mapping[Any, Any] | None = None,
         unit: Any = None,
+        missing_labels: str = "refuse",
+        heavy_tails: str = "squash",
         fit_intercept: bool = True,
         neighbouring: str | Neighbouring = "replace",
         random_state: Any = None,
@@ -135,6 +152,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         self.head = head
         self.private_columns = private_columns
         self.unit = unit
+        self.missing_labels = missing_labels
+        self.heavy_tails = heavy_tails
         self.fit_intercept = fit_intercept
         self.neighbouring = neighbouring
         self.random_state = random_state
@@ -146,7 +165,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array or table of shape (n, d)
-            Features as a NumPy array or a pandas, polars or Arrow table. All columns must be numeric.
+            Features as a pandas, polars or Arrow table, a NumPy array or a SciPy sparse matrix. Public columns of a
+            table may hold numbers, text, categories, flags and dates, with gaps.
         y : array of shape (n,)
             Private label.
         unit : array of shape (n,), optional
@@ -155,6 +175,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             File that keeps what is released while a long fit runs. If the fit is killed, call ``fit`` again with the
             same arguments and ledger: it goes on where it was, at no further cost. The file is deleted at the end.
         """
+        one_of(("refuse", "public"), missing_labels=self.missing_labels)
+        one_of(("squash", "keep"), heavy_tails=self.heavy_tails)
         request = FitRequest(
             self.epsilon,
             self.delta,
@@ -170,18 +192,25 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             raise SchemaError(
                 "label_bounds=(low, high) is missing. Declare it from domain knowledge, never from the data."
             )
-        bounds = Bounds.of(self.label_bounds, column="label")
-        self._loaded_names = None
-        self._unit_place = None
-        X, units = self._take_units(X, unit)
-        features = self._read_features(X, reset=True)
-        self._private, private_bounds = self._locate_private_columns()
-        public, private = self._split(features, private_bounds)
-        name = getattr(y, "name", None)
-        label = Labels(_read_label(y, type(self).__name__), bounds, name if isinstance(name, str) and name else "label")
-        check_consistent_length(features, label.values, *([] if units is None else [units.codes]))
-        result = request.run(Records(public, private, label, units))
-        self._store(replace(result, feature_order=tuple(self._names())))
+        given, units = self._take_units(open_input(X), unit)
+        self._check_input(given, reset=True)
+        schema = self._declare(given, y, units)
+        label = _read_label(y, type(self).__name__, gaps=self.missing_labels == "public")
+        check_consistent_length(range(len(given)), label, *([] if units is None else [units.codes]))
+        if np.isnan(label).any():
+            kept = np.flatnonzero(~np.isnan(label))
+            given, label, units = given.take(kept), label[kept], None if units is None else units[kept]
+        public, encoding, table = given.select(schema.public).encode(squash=self.heavy_tails == "squash")
+        records = Records(
+            public,
+            given.read_private(schema.private_columns),
+            Labels(label, schema.label_bounds, schema.label.name),
+            units,
+            schema,
+            table,
+        )
+        result = request.run(records)
+        self._store(replace(result, feature_order=given.names, encoding=encoding))
         return self
 
     def _store(self, result: FitResult) -> None:
@@ -193,11 +222,12 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         self.diagnostics_ = result.diagnostics
         self.transcript_ = result.transcript
         self.ledger_ = result.ledger
+        self.encoding_ = result.encoding or Encoding.plain(result.schema.public)
         if result.model.head.linear_in is Linearity.COLUMNS:
-            of_public, of_private, self.intercept_ = result.model.compute_linear_coefficients()
-            self.coef_ = np.empty(self.n_features_in_)
-            self.coef_[self._public_positions()] = of_public
-            self.coef_[self._private] = of_private
+            pairs = result.list_coefficients()
+            self.coef_names_ = np.array([name for name, _ in pairs], dtype=object)
+            self.coef_ = np.array([value for _, value in pairs], dtype=np.float64)
+            self.intercept_ = result.model.compute_linear_coefficients()[2]
 
     def save(self, folder: str | Path) -> Path:
         """Save the model, its guarantee, transcript and a copy of the ledger to a folder that does not exist yet.
@@ -212,8 +242,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     def load(cls, folder: str | Path) -> "PrivateRegressor":
         """Load a fitted regressor from the folder of a saved model, which may come from the command line.
 
-        The regressor selects the columns of tables by name, in any order, and expects arrays in the column order of the
-        training table. It is for prediction only: to fit again, create a new regressor with your ledger.
+        The regressor selects the columns of tables by name, in any order. It takes arrays only if it was fitted to an
+        array. It is for prediction only: to fit again, create a new regressor with your ledger.
         """
         result = load_model(folder)
         guarantee, schema = result.guarantee, result.schema
@@ -222,26 +252,19 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             guarantee.delta,
             label_bounds=(guarantee.label_bounds.low, guarantee.label_bounds.high),
             head=result.model.head,
-            private_columns={
-                name: (bounds.low, bounds.high)
-                for name, bounds in zip(schema.private, schema.private_bounds, strict=True)
-            },
+            private_columns={column.name: _declare_again(column) for column in schema.private_columns},
             unit=schema.unit,
+            missing_labels="public" if schema.label.missing_is_public else "refuse",
             fit_intercept=result.model.has_constant,
             neighbouring=guarantee.neighbouring,
             ledger=result.ledger,  # a copy: nothing can be spent on it, so that nobody refits without noticing
         )
-        names: list[str] = list(result.feature_order or [*schema.public, *schema.private])
+        names = result.feature_order or (*schema.public, *schema.private)
+        result = replace(result, feature_order=names)
+        places = [f"x{place}" for place in range(len(names) + 1)]  # names of the columns of arrays
         regressor.n_features_in_ = len(names)
-        places = [f"x{number}" for number in range(len(names) + 1)]  # default names of the columns of arrays
-        if set(names) == set(places[:-1]) or {*names, schema.unit} == set(places):
-            regressor.unit = places.index(schema.unit) if schema.unit in places else None
-            regressor._labels = [places.index(name) for name in names]
-            regressor._private = [names.index(name) for name in schema.private]
-        else:
+        if not (set(names) == set(places[:-1]) or {*names, schema.unit} == set(places)):
             regressor.feature_names_in_ = np.array(names, dtype=object)
-            regressor._labels = regressor._loaded_names = names
-            regressor._private = [names.index(name) for name in schema.private]
         regressor._store(result)
         return regressor
 
@@ -257,10 +280,16 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         return write_report(report_fit(self.result_), Path(file), overwrite=overwrite)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Predict in the units of the label, clamped to its bounds. No cost, because the model is already released."""
+        """Predict in the units of the label, clamped to its bounds. No cost, because the model is already released.
+
+        The columns of a table are selected by name, in any order. Other columns are ignored, and missing ones are
+        refused. Arrays and sparse matrices are taken by position, if ``fit`` was given one.
+        """
         check_is_fitted(self, "model_")
-        features = self._read_features(self._drop_unit(X), reset=False)
-        return self.model_.predict(*self._split(features, self.model_.private_bounds))
+        given = self._arrange(open_input(X))
+        return self.model_.predict(
+            given.transform(self.encoding_), given.read_private(self.result_.schema.private_columns)
+        )
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R² of the predictions, as scikit-learn defines it.
@@ -277,132 +306,87 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         )
         return float(super().score(X, y, sample_weight))
 
-    def _take_units(self, X: Any, passed: Any) -> tuple[Any, Units | None]:
+    def _take_units(self, given: Input, passed: Any) -> tuple[Input, Units | None]:
         """Take the unit column out of X, or read the units that were passed to fit."""
         if self.unit is None:
             if passed is None:
-                return X, None
+                return given, None
             name = getattr(passed, "name", None)
-            return X, Units.of(passed, name=name if isinstance(name, str) and name else "unit")
+            return given, Units.of(passed, name=name if isinstance(name, str) and name else "unit")
         if passed is not None:
             raise SchemaError(f"unit={self.unit!r} names a column, and fit was given units too. Give one of the two.")
-        names, place = self._find_unit(X)
-        if place is None:
-            raise SchemaError(f"unit={self.unit!r} is not a column of X. X has: {names}.")
-        self._unit_place = place
-        without, column = _take_column(X, place)
-        return without, Units.of(column, name=str(names[place]))
+        found = given.find(self.unit)
+        if found is None:
+            raise SchemaError(f"unit={self.unit!r} is not a column of X. X has: {list(given.names)}.")
+        units = given.read_units(found)
+        return given.without(found), units
 
-    def _find_unit(self, X: Any) -> tuple[list[Any], int | None]:
-        """Names of the columns of X, and the place of the unit column among them."""
-        if nw.dependencies.is_into_dataframe(X):
-            labels = list(nw.from_native(X, eager_only=True).columns)
-            if self.unit in labels:
-                return labels, labels.index(self.unit)
-            by_place = all(isinstance(label, str) for label in labels)
-        else:
-            X = X if hasattr(X, "shape") else np.asarray(X)
-            labels, by_place = [f"x{place}" for place in range(X.shape[1] if X.ndim == 2 else 0)], True
-        found = by_place and isinstance(self.unit, (int, np.integer)) and not isinstance(self.unit, bool)
-        return labels, int(self.unit) if found and 0 <= self.unit < len(labels) else None
-
-    def _drop_unit(self, X: Any) -> Any:
-        """Drop the unit column from new records, if it is there."""
-        if self.unit is None:
-            return X
-        names, place = self._find_unit(X)
-        by_name = place is not None and names[place] == self.unit
-        if place is None or not (by_name or len(names) == self.n_features_in_ + 1):
-            return X
-        return _take_column(X, place)[0]
-
-    def _read_features(self, X: Any, *, reset: bool) -> NDArray[Any]:
-        """Validate features as scikit-learn does and return a matrix; error messages never quote a value."""
-        labels: list[Any] | None = None
-        if nw.dependencies.is_into_dataframe(X):
-            if not reset:
-                X = self._select_by_name(X)
-            # The attribute "columns" of an Arrow table holds the columns themselves.
-            names = list(getattr(X, "column_names", None) or X.columns)
-            if any(isinstance(name, tuple) for name in names):
-                raise SchemaError("the names of the columns have several levels. Give each column one name.")
-            if len(set(map(str, names))) < len(names):
-                raise SchemaError("the table has columns of the same name. Give each column its own name.")
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            table = nw.from_native(X, eager_only=True)
-            features, labels = as_matrix(table, finite=False), list(table.columns)
-            if not reset and features.shape[1] != self.n_features_in_:
-                raise ValueError(
-                    f"X has {features.shape[1]} features, but {type(self).__name__} is expecting "
-                    f"{self.n_features_in_} features as input."
-                )
-        else:
-            array = X if hasattr(X, "toarray") else as_numbers(X, what="X", finite=False)
-            if array.ndim != 2:
-                raise ValueError(f"Expected 2D array, got {array.ndim}D array instead. Reshape your data.")
-            # Public columns must be finite, which PublicFeatures checks; private ones are clamped.
-            dtypes = [np.float64, np.float32]
-            features = validate_data(self, array, reset=reset, dtype=dtypes, ensure_all_finite=False)
-        if reset:
-            self.n_features_in_ = features.shape[1]
-            width = features.shape[1] + (self._unit_place is not None)
-            self._places = [place for place in range(width) if place != self._unit_place]  # in X as it was given
-            self._labels = self._places if labels is None else labels
-        return features
-
-    def _select_by_name(self, X: Any) -> Any:
-        """Reorder the columns of a table to the order of a loaded model."""
-        names = getattr(self, "_loaded_names", None)
-        if names is None:
-            return X
-        table = nw.from_native(X, eager_only=True)
-        missing = [name for name in names if name not in table.columns]
-        if missing:
-            raise SchemaError(
-                f"columns {missing} of the model are not among the {len(table.columns)} columns of the table."
+    def _check_input(self, given: Input, *, reset: bool) -> None:
+        """Check the shape of the input, and store or compare the number and the names of its columns."""
+        if min(len(given), len(given.names)) == 0:
+            raise ValueError(
+                f"Found array with {len(given)} sample(s) and {len(given.names)} feature(s) "
+                f"(shape=({len(given)}, {len(given.names)})) while a minimum of 1 is required."
             )
-        return table.select(names).to_native()
+        if not reset and len(given.names) != self.n_features_in_:
+            raise ValueError(
+                f"X has {len(given.names)} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                "features as input."
+            )
+        if reset:
+            self.n_features_in_ = len(given.names)
+            self.__dict__.pop("feature_names_in_", None)
+            if given.has_names:
+                self.feature_names_in_ = np.array(given.names, dtype=object)
 
-    def _names(self) -> list[str]:
-        """Names for error messages and the guarantee; columns of arrays are named x0, x1, ..."""
-        return [str(name) for name in getattr(self, "feature_names_in_", [f"x{label}" for label in self._labels])]
-
-    def _locate_private_columns(self) -> tuple[list[int], tuple[Bounds, ...]]:
-        """Positions and bounds of the private columns."""
-        names = self._names()
-        keys: dict[Any, int] = {name: position for position, name in enumerate(names)}
-        # Positions are accepted only if they cannot be confused with the column labels of a table.
-        keys |= {label: position for position, label in enumerate(self._labels)}
-        if all(isinstance(label, str) for label in self._labels):
-            keys |= {place: position for position, place in enumerate(self._places)}
-        positions, bounds = [], []
+    def _declare(self, given: Input, y: Any, units: Units | None) -> Schema:
+        """Schema of the training table, from the arguments of the user."""
         if not isinstance(self.private_columns or {}, Mapping):
             raise SchemaError(
                 "private_columns must give each private column its range, {name: (low, high)}, "
                 f"got {type(self.private_columns).__name__}."
             )
-        for key, pair in (self.private_columns or {}).items():
-            if isinstance(key, bool) or key not in keys:
-                raise SchemaError(f"private column {key!r} is not among the features, of which there are {len(names)}.")
-            positions.append(keys[key])
-            bounds.append(Bounds.of(pair, column=names[positions[-1]]))
-        if len(set(positions)) < len(positions):
-            raise SchemaError("private_columns names a column twice, by name and by position.")
-        return positions, tuple(bounds)
+        private: dict[str, Column] = {}
+        for key, declared in (self.private_columns or {}).items():
+            name = given.find(key)
+            if name is None:
+                raise SchemaError(
+                    f"private column {key!r} is not among the features, of which there are {len(given.names)}."
+                )
+            if name in private:
+                raise SchemaError("private_columns names a column twice, by name and by position.")
+            private[name] = Column.private(name, declared)
+        label = getattr(y, "name", None)
+        return Schema.of(
+            label=label if isinstance(label, str) and label else "label",
+            label_bounds=self.label_bounds,
+            public=[name for name in given.names if name not in private],
+            private=private,
+            missing_labels=self.missing_labels,
+            unit=None if units is None else units.name,
+        )
 
-    def _public_positions(self) -> list[int]:
-        return [position for position in range(self.n_features_in_) if position not in self._private]
-
-    def _split(
-        self, features: NDArray[Any], private_bounds: tuple[Bounds, ...]
-    ) -> tuple[PublicFeatures, PrivateFeatures | None]:
-        """Split the features by role."""
-        names, public = self._names(), self._public_positions()
-        part = PublicFeatures(features[:, public], tuple(names[position] for position in public))
-        if not self._private:
-            return part, None
-        private_names = tuple(names[position] for position in self._private)
-        return part, PrivateFeatures(features[:, self._private], private_bounds, private_names)
+    def _arrange(self, given: Input) -> Input:
+        """New records with the columns of the training records, in their order."""
+        names, named = self.result_.feature_order, hasattr(self, "feature_names_in_")
+        if named and not given.has_names:
+            raise SchemaError(
+                "X has no column names, but the model was fitted to a table with names. Pass a table, so that columns "
+                "cannot be confused."
+            )
+        if named or (given.is_table and set(names) <= set(given.names)):
+            return given.select(names)  # by name; missing columns are refused
+        unit = None if self.unit is None else given.find(self.unit)
+        if unit is not None and len(given.names) == len(names) + 1:
+            given = given.without(unit)
+        self._check_input(given, reset=False)
+        if given.has_names:
+            warnings.warn(
+                f"X has feature names, but {type(self).__name__} was fitted without feature names. Its columns are "
+                "taken by position.",
+                stacklevel=3,
+            )
+        return given.rename(names)
 
     def __sklearn_clone__(self) -> "PrivateRegressor":
         """Clone as scikit-learn does, but share the ledger and the random state: a copied generator repeats noise."""
@@ -417,30 +401,30 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # noise may dominate on small data sets
+        tags.input_tags.allow_nan = True  # gaps in public columns; those in private columns need a declared fill
+        tags.input_tags.sparse = True
         return tags
 
 
-def _take_column(X: Any, place: int) -> tuple[Any, Any]:
-    """X without a column, and that column."""
-    if nw.dependencies.is_into_dataframe(X):
-        table = nw.from_native(X, eager_only=True)
-        names = list(table.columns)
-        return table.select(names[:place] + names[place + 1 :]).to_native(), table[names[place]].to_native()
-    if hasattr(X, "toarray"):
-        raise TypeError("a sparse matrix cannot hold a unit column. Pass the units to fit.")
-    array = np.asarray(X)
-    return np.delete(array, place, axis=1), array[:, place]
-
-
-def _read_label(y: Any, estimator: str) -> NDArray[Any]:
+def _read_label(y: Any, estimator: str, *, gaps: bool) -> NDArray[Any]:
     """Validate the label and return a vector of numbers; error messages never quote a value."""
     if y is None:
         raise ValueError(f"This {estimator} estimator requires y to be passed, but the target y is None.")
     if nw.dependencies.is_into_series(y):
-        return as_column(nw.from_native(y, series_only=True), what="Input y", finite=False)
+        return as_column(nw.from_native(y, series_only=True), what="Input y", finite=False, gaps=gaps, cure=LABEL_CURE)
     if nw.dependencies.is_into_dataframe(y):
-        values = as_matrix(nw.from_native(y, eager_only=True), finite=False)
+        table = nw.from_native(y, eager_only=True)
+        columns = [
+            as_column(series, what="Input y", finite=False, gaps=gaps, cure=LABEL_CURE)
+            for series in table.iter_columns()
+        ]
+        values: Any = np.column_stack(columns)
     else:
-        values = as_numbers(y, what="Input y", finite=False)
+        values = as_numbers(y, what="Input y", finite=False, gaps=gaps, cure=LABEL_CURE)
     vector: NDArray[Any] = column_or_1d(values, warn=True)
     return vector
+
+
+def _declare_again(column: Column) -> dict[str, Any]:
+    """Declaration of a private column as it is passed to the constructor."""
+    return {"kind": column.kind, "bounds": column.bounds, "categories": column.categories, "fill": column.fill}

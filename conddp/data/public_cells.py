@@ -1,0 +1,266 @@
+"""Cells of a public column of any type, in one of four normal forms.
+
+Numbers and flags become floating-point numbers, dates become days since 1970, and anything else becomes text that
+takes one of several levels. Errors name the column and quote no cell.
+"""
+
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp.categories import Categories
+from conddp.data.column import SECONDS, Kind, count_days
+from conddp.data.parts import as_column
+from conddp.errors import SchemaError
+
+__all__ = ["PublicColumn", "read_public_column"]
+
+LARGEST_WHOLE = 2.0**53  # larger numbers are not distinct in floating point
+
+
+@dataclass(frozen=True, eq=False)
+class PublicColumn:
+    """A public column in its normal form.
+
+    Parameters
+    ----------
+    kind : Kind
+        Kind of the values.
+    values : array of shape (n,)
+        Numbers, flags as 0 and 1, dates as days since 1970, with NaN for a gap. For a category, the places of the
+        values among the levels, with -1 for a gap.
+    levels : tuple of str
+        Distinct values of a category, as text; empty for other kinds.
+    """
+
+    kind: Kind
+    values: NDArray[Any]
+    levels: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: Any) -> "PublicColumn":
+        """Select records by slice or by positions."""
+        return PublicColumn(self.kind, self.values[index], self.levels)
+
+    def count_levels(self) -> NDArray[np.intp]:
+        """Number of records of each level."""
+        return np.bincount(self.values[self.values >= 0], minlength=len(self.levels))
+
+
+def read_public_column(series: nw.Series[Any], *, name: str, kind: Kind | None = None) -> PublicColumn:
+    """Bring a column of a table to its normal form.
+
+    Privacy
+        Reads a public column: no cost.
+
+    Parameters
+    ----------
+    series : Series
+        The column.
+    name : str
+        Its name, for errors.
+    kind : Kind, optional
+        Declared kind. If None, the type of the column decides.
+    """
+    if series.dtype == nw.Unknown:
+        series = _reopen(series)
+    found = _infer_kind(series, name)
+    kind = kind or found
+    if kind is Kind.CATEGORY:
+        return _read_category(series, name)
+    if kind is Kind.DATE:
+        return PublicColumn(kind, _read_dates(series, found, name))
+    if found is Kind.DATE:
+        raise SchemaError(f"column '{name}' holds dates where a {kind.value} is expected.")
+    if found is Kind.CATEGORY:
+        return PublicColumn(kind, _parse_numbers(series, kind, name))
+    return PublicColumn(kind, _read_numbers(series, name))
+
+
+def _reopen(series: nw.Series[Any]) -> nw.Series[Any]:
+    """A column whose type is not recognised, as an Arrow column: time stamps in a zone, or a column of gaps."""
+    import pyarrow
+
+    cells = series.to_arrow()
+    if pyarrow.types.is_null(cells.type):
+        cells = cells.cast(pyarrow.float64())
+    return nw.from_native(
+        pyarrow.chunked_array([cells] if isinstance(cells, pyarrow.Array) else cells), series_only=True
+    )
+
+
+def _infer_kind(series: nw.Series[Any], name: str) -> Kind:
+    """Kind of a column, from its type; for a column of Python objects, from their types."""
+    dtype = series.dtype
+    if dtype == nw.Boolean:
+        return Kind.BOOLEAN
+    if dtype.is_numeric() or dtype in (nw.Duration, nw.Time):
+        return Kind.NUMBER
+    if dtype in (nw.Date, nw.Datetime):
+        return Kind.DATE
+    if dtype in (nw.String, nw.Categorical, nw.Enum):
+        return Kind.CATEGORY
+    if dtype == nw.Object:
+        return _infer_object_kind(series, name)
+    raise SchemaError(
+        f"column '{name}' holds {dtype} values, which are neither numbers, text, flags nor dates. Convert the column, "
+        "or drop it."
+    )
+
+
+def _infer_object_kind(series: nw.Series[Any], name: str) -> Kind:
+    types = {type(cell) for cell in series.drop_nulls().to_list()}
+    types = {each for each in types if each.__name__ not in ("NAType", "NaTType")}
+    if all(issubclass(each, (bool, np.bool_)) for each in types):
+        return Kind.BOOLEAN
+    if all(issubclass(each, (Real, Decimal)) for each in types):
+        return Kind.NUMBER
+    if all(issubclass(each, date) for each in types):
+        return Kind.DATE
+    if all(issubclass(each, (str, Real, Decimal)) for each in types):
+        return Kind.CATEGORY
+    raise SchemaError(
+        f"column '{name}' holds objects that are neither numbers, text, flags nor dates. Convert the column, or drop "
+        "it."
+    )
+
+
+def _read_numbers(series: nw.Series[Any], name: str) -> NDArray[np.float64]:
+    """Numbers, flags, durations in hours and times of the day in hours, with NaN for gaps."""
+    if series.dtype == nw.Duration:
+        seconds = series.dt.total_microseconds().cast(nw.Float64) / 1e6
+        return _to_floats(seconds / 3600)
+    if series.dtype == nw.Time:
+        hours = [
+            None if cell is None else cell.hour + cell.minute / 60 + (cell.second + cell.microsecond / 1e6) / 3600
+            for cell in series.to_list()
+        ]
+        return np.array(hours, dtype=np.float64)
+    numbers = as_column(series, what=f"column '{name}'", finite=False, gaps=True).astype(np.float64, copy=False)
+    if np.isinf(numbers).any():
+        raise SchemaError(
+            f"column '{name}' contains infinity. Replace it by the largest number that makes sense, or by a gap."
+        )
+    return numbers
+
+
+def _parse_numbers(series: nw.Series[Any], kind: Kind, name: str) -> NDArray[np.float64]:
+    """Text that was declared as numbers or flags."""
+    column, words = _read_category(series, name), {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
+    parsed = np.empty(len(column.levels) + 1)
+    parsed[-1] = np.nan
+    for place, level in enumerate(column.levels):
+        text = level.strip().replace(",", "") if kind is Kind.NUMBER else level.strip().lower()
+        try:
+            parsed[place] = words[text] if text in words and kind is Kind.BOOLEAN else float(text)
+        except ValueError:
+            break
+    else:
+        values: NDArray[np.float64] = parsed[column.values]
+        if not np.isinf(values).any():
+            return values
+    raise SchemaError(
+        f"column '{name}' holds text that is not a {kind.value}. Convert it, or use it as a category."
+    )  # outside the except block, because the original message quotes the cell
+
+
+def _read_dates(series: nw.Series[Any], found: Kind, name: str) -> NDArray[np.float64]:
+    """Days since 1970, in the time zone of the column."""
+    if found is Kind.CATEGORY:
+        series = _parse_dates(series, name)
+    elif found is not Kind.DATE:
+        raise SchemaError(f"column '{name}' holds a {found.value} where a date is expected.")
+    if series.dtype == nw.Object:
+        days = [count_days(cell) if isinstance(cell, date) and cell == cell else None for cell in series.to_list()]
+        return np.array(days, dtype=np.float64)
+    if series.dtype == nw.Date:
+        series = series.cast(nw.Datetime("us"))
+    elif isinstance(series.dtype, nw.Datetime) and series.dtype.time_zone is not None:
+        series = series.dt.replace_time_zone(None)
+    microseconds = _to_floats(series.dt.timestamp("us").cast(nw.Float64))
+    microseconds[series.is_null().to_numpy().astype(bool)] = np.nan
+    return microseconds / (1e6 * SECONDS)
+
+
+def _parse_dates(series: nw.Series[Any], name: str) -> nw.Series[Any]:
+    """Text in ISO 8601 notation as dates and times."""
+    import pyarrow
+
+    parsed: nw.Series[Any] | None = None
+    try:
+        text = _to_arrow(series).cast(pyarrow.string())
+        chunks = text.chunks if isinstance(text, pyarrow.ChunkedArray) else [text]
+        stamps = pyarrow.chunked_array(chunks, type=pyarrow.string()).cast(pyarrow.timestamp("us"))
+        parsed = nw.from_native(stamps, series_only=True)
+    except (pyarrow.ArrowException, ValueError):
+        pass
+    if parsed is None:
+        raise SchemaError(f"column '{name}' holds text that is not a date such as 2026-01-31 or 2026-01-31 14:05.")
+    return parsed
+
+
+def _read_category(series: nw.Series[Any], name: str) -> PublicColumn:
+    """Levels as text, in the order of the text, and the place of each value among them."""
+    import pyarrow
+
+    cells = None
+    try:
+        cells = _to_arrow(_to_whole(series))
+        cells = cells.cast(pyarrow.string())
+    except (pyarrow.ArrowException, ValueError, TypeError):  # objects of several types
+        listed = [None if _is_gap(cell) else Categories.name(cell) for cell in series.to_list()]
+        cells = pyarrow.array(listed, type=pyarrow.string())
+    if isinstance(cells, pyarrow.ChunkedArray):
+        cells = cells.combine_chunks()
+    encoded = cells.dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
+    levels = encoded.dictionary.to_pylist()
+    order = sorted(range(len(levels)), key=lambda place: levels[place])
+    ranks = np.empty(len(levels) + 1, dtype=np.intp)
+    ranks[order] = np.arange(len(levels))
+    ranks[-1] = -1
+    return PublicColumn(Kind.CATEGORY, ranks[codes], tuple(levels[place] for place in order))
+
+
+def _to_whole(series: nw.Series[Any]) -> nw.Series[Any]:
+    """Whole numbers that are stored as floating-point numbers, for example because of gaps, as whole numbers."""
+    if not series.dtype.is_float():
+        return series
+    numbers = _to_floats(series)
+    known = numbers[~np.isnan(numbers)]
+    if not ((known == np.round(known)) & (np.abs(known) < LARGEST_WHOLE)).all():
+        return series
+    import pyarrow
+
+    gaps = np.isnan(numbers)
+    whole = pyarrow.array(np.where(gaps, 0.0, numbers).astype(np.int64), mask=gaps)
+    return nw.from_native(pyarrow.chunked_array([whole]), series_only=True)
+
+
+def _to_arrow(series: nw.Series[Any]) -> Any:
+    import pyarrow
+
+    cells = series.to_arrow()
+    kind = cells.type
+    if pyarrow.types.is_dictionary(kind):
+        cells = cells.cast(kind.value_type)
+        if pyarrow.types.is_floating(kind.value_type):
+            chunked = pyarrow.chunked_array([cells]) if isinstance(cells, pyarrow.Array) else cells
+            return _to_whole(nw.from_native(chunked, series_only=True)).to_arrow()
+    return cells
+
+
+def _to_floats(series: nw.Series[Any]) -> NDArray[np.float64]:
+    return np.array(series.to_numpy(), dtype=np.float64)
+
+
+def _is_gap(cell: Any) -> bool:
+    return cell is None or cell != cell or type(cell).__name__ in ("NAType", "NaTType")

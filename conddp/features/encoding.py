@@ -1,0 +1,220 @@
+"""The encoding of a public table: one feature map from columns of any kind to numbers, saved with the model."""
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from conddp.data.column import Kind
+from conddp.data.parts import PublicFeatures
+from conddp.data.public_table import PublicTable
+from conddp.errors import SchemaError
+from conddp.features.column_encodings import (
+    FAR,
+    CategoryEncoding,
+    ColumnEncoding,
+    DateEncoding,
+    NumberEncoding,
+    encode_column,
+    require_kind,
+)
+from conddp.stored import decode, require
+
+__all__ = ["Encoding"]
+
+DENSEST, SMALLEST = 0.25, 1 << 22  # fraction of non-zero cells, and number of cells, from which features are sparse
+MOST_FEATURES = 20_000
+ENOUGH = 10_000  # records from which the median of a column is computed if no record has a gap
+MANY = 20  # records, none of which has a known level
+FORMS: dict[str, type[ColumnEncoding]] = {each.form: each for each in (NumberEncoding, CategoryEncoding, DateEncoding)}
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Encoding of public columns of any kind as numbers.
+
+    Privacy
+        Chosen from public columns only: types, levels, quantiles and gaps of public columns cost nothing.
+
+    Parameters
+    ----------
+    columns : tuple
+        Encoding of each column, in order.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = PublicTable.of(pd.DataFrame({"rooms": [3, 4, None], "street": ["a", "b", "a"]}))
+    >>> encoding = Encoding.of(table)
+    >>> encoding.features
+    ('rooms', 'rooms is missing', 'street=a', 'street=b')
+    >>> encoding.transform(table).values.tolist()
+    [[3.0, 0.0, 1.0, 0.0], [4.0, 0.0, 0.0, 1.0], [3.5, 1.0, 1.0, 0.0]]
+    """
+
+    columns: tuple[ColumnEncoding, ...]
+
+    @classmethod
+    def of(cls, table: PublicTable, *, squash: bool = True) -> "Encoding":
+        """Choose the encoding of a public table.
+
+        Parameters
+        ----------
+        table : PublicTable
+            The training records.
+        squash : bool
+            Whether to transform heavy-tailed numbers.
+        """
+        if table.matrix is not None and _is_plain(table.matrix, squash=squash):
+            medians = np.median(table.matrix[:: 1 + len(table) // ENOUGH], axis=0)  # for gaps in new records
+            pairs = zip(table.names, medians.tolist(), strict=True)
+            return cls(tuple(NumberEncoding(name, median=median) for name, median in pairs))
+        encoding = cls(tuple(encode_column(name, each, squash=squash) for name, each in table.columns.items()))
+        if len(encoding.features) > MOST_FEATURES:
+            raise SchemaError(
+                f"the public columns give {len(encoding.features):,} features, more than {MOST_FEATURES:,}. Drop "
+                "some of them."
+            )
+        if len(set(encoding.features)) < len(encoding.features):
+            raise SchemaError("two public columns give features of the same name. Rename one of the columns.")
+        return encoding
+
+    @classmethod
+    def plain(cls, names: Iterable[str]) -> "Encoding":
+        """Encoding of columns that are numbers without gaps, and are left as they are."""
+        return cls(tuple(NumberEncoding(name) for name in names))
+
+    @cached_property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return tuple(name for each in self.columns for name in each.features)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(each.column for each in self.columns)
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """Kind of each column."""
+        return {each.column: each.kind for each in self.columns}
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the features are the columns themselves."""
+        return all(isinstance(each, NumberEncoding) and each.is_plain for each in self.columns)
+
+    def list_remarks(self) -> Iterator[str]:
+        """Yield what was done to columns, as far as it is worth knowing."""
+        return (each.remark for each in self.columns if each.remark)
+
+    def transform(self, table: PublicTable) -> PublicFeatures:
+        """Encode a public table that has these columns, in any order, as features.
+
+        Raises
+        ------
+        SchemaError
+            If a column has another kind than in training.
+        """
+        for each in self.columns:
+            require_kind(each, table.columns[each.column])
+        if (
+            self.is_plain
+            and table.matrix is not None
+            and table.names == self.names
+            and not np.isnan(table.matrix).any()
+        ):
+            return PublicFeatures(table.matrix, self.features)
+        self._warn_of_unknown_levels(table)
+        parts = [each.transform(table.columns[each.column]) for each in self.columns]
+        groups = self._find_groups()
+        return PublicFeatures(_join(parts, len(table)), self.features, groups)
+
+    def _find_groups(self) -> NDArray[np.intp] | None:
+        """Group of each feature; features of a group share a scale. None if every feature has its own."""
+        groups, start = [], 0
+        for each in self.columns:
+            groups += [start + group for group in each.groups]
+            start = groups[-1] + 1 if groups else 0
+        return None if len(set(groups)) == len(groups) else np.array(groups, dtype=np.intp)
+
+    def _warn_of_unknown_levels(self, table: PublicTable) -> None:
+        for each in self.columns:
+            column = table.columns[each.column]
+            if isinstance(each, CategoryEncoding) and each.levels and len(column) >= MANY:
+                known = int((column.values >= 0).sum())
+                if known and each.count_unknown(column) == known:
+                    warnings.warn(
+                        f"no value of column '{each.column}' occurred in training. Check that it has the same type and "
+                        "spelling.",
+                        stacklevel=4,
+                    )
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the encoding in its stored form."""
+        stored = []
+        for each in self.columns:
+            values = asdict(each)
+            stored.append({"form": each.form, **{key: _plain(value) for key, value in values.items()}})
+        return stored
+
+    @classmethod
+    def from_json(cls, stored: Any) -> "Encoding":
+        """Read an encoding from its stored form.
+
+        Raises
+        ------
+        SchemaError
+            If it is not what :meth:`to_json` gives.
+        """
+        require(isinstance(stored, list), "'encoding' must be a list")
+        columns = []
+        for place, each in enumerate(stored):
+            name = f"encoding[{place}]"
+            require(isinstance(each, dict) and each.get("form") in FORMS, f"'{name}' must have a known form")
+            rest = {key: value for key, value in each.items() if key != "form"}
+            column = decode(FORMS[each["form"]], rest, name)
+            column.check()
+            columns.append(column)
+        made = cls(tuple(columns))
+        require(len(set(made.features)) == len(made.features), "'encoding' has features of the same name")
+        require(len(set(made.names)) == len(made.names), "'encoding' has a column twice")
+        return made
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Kind):
+        return value.value
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _is_plain(X: NDArray[Any], *, squash: bool) -> bool:
+    """Whether no column of an array has gaps or, if that matters, heavy tails."""
+    if np.isnan(X).any():
+        return False
+    if not squash or not X.size:
+        return True
+    with np.errstate(over="ignore", invalid="ignore"):
+        center, deviation = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
+        farthest = np.maximum(X.max(axis=0) - center, center - X.min(axis=0))
+        return not bool(((farthest > FAR * deviation) & (deviation > 0)).any())
+
+
+def _join(parts: Sequence[Any], num_records: int) -> Any:
+    """Put parts side by side: as a CSR array if that is much smaller, otherwise as a dense array."""
+    width = sum(part.shape[1] for part in parts)
+    filled = sum(part.size for part in parts)  # of a sparse array, the number of stored cells
+    if num_records * width >= SMALLEST and filled < DENSEST * num_records * width:
+        return sparse.hstack([sparse.csr_array(part) for part in parts], format="csr")
+    joined = np.empty((num_records, width))
+    start = 0
+    for part in parts:
+        stop = start + part.shape[1]
+        joined[:, start:stop] = part if isinstance(part, np.ndarray) else part.toarray()
+        start = stop
+    return joined
