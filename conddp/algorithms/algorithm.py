@@ -104,6 +104,10 @@ class Algorithm(ABC):
     def run(self, task: Task) -> FitResult:
         """Choose settings from public information, spend the budget, then train."""
 
+    def needs_dense(self, schema: Schema, head: Head) -> bool:
+        """Whether large sparse public features are refused, because this algorithm expands them to an array."""
+        return True
+
     def check(self, schema: Schema, head: Head, neighbouring: Neighbouring, loss: Loss | None = None) -> None:
         """Raise unless this algorithm supports these columns, head, relation and loss. Reads names and types only."""
         name, loss = type(self).__name__, loss or Squared()
@@ -190,6 +194,8 @@ class Algorithm(ABC):
         name, cost, head, loss = type(self).__name__, self.cost(budget), head or Linear(), loss or Squared()
         schema = records.schema
         self.check(schema, head, neighbouring, loss)
+        if self.needs_dense(schema, head):
+            records.public.check_dense()
         ledger = ledger or PrivacyLedger(cost, neighbouring=neighbouring, unit=schema.unit)
         table = None if ledger.path is None else records.fingerprint
         unit_digest = "" if records.units is None else records.units.digest

@@ -81,6 +81,10 @@ class Auto(Algorithm):
         if self.num_simulations:
             positive_integer(num_simulations=self.num_simulations)
 
+    def needs_dense(self, schema: Schema, head: Head) -> bool:
+        """Return False: the algorithm that is chosen decides."""
+        return False
+
     def run(self, task: Task) -> FitResult:
         """Choose an algorithm and run it."""
         choice = self.choose(
@@ -95,6 +99,8 @@ class Auto(Algorithm):
         )
         algorithm, name = choice.algorithm, type(choice.algorithm).__name__
         algorithm.check(task.schema, task.head, task.neighbouring, task.loss)
+        if algorithm.needs_dense(task.schema, task.head):
+            task.public.check_dense()
         sentence = f"{name} was chosen because {choice.reason}; no private value took part in the choice."
         task.note_free("choice of algorithm", sentence)
         result = algorithm.run(replace(task, name=name, choice=sentence))

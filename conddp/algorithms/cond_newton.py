@@ -17,6 +17,8 @@ from conddp.data.scaling import largest_private, scale_bounds, scale_label, scal
 from conddp.data.schema import Schema
 from conddp.errors import PrivacyError
 from conddp.features.feature_map import FeatureMap
+from conddp.features.grouped_rows import whiten
+from conddp.features.public_rows import PublicRows
 from conddp.features.random_features import RandomFeatures
 from conddp.features.row_weights import RowWeights
 from conddp.features.whitening import WhitenedRows
@@ -98,6 +100,10 @@ class CondNewton(Algorithm):
                 "Use CondDP, or leave the private columns out."
             )
 
+    def needs_dense(self, schema: Schema, head: Head) -> bool:
+        """Return whether the head is not linear in the columns, or there are private columns."""
+        return bool(schema.private) or head.linear_in is not Linearity.COLUMNS
+
     def run(self, task: Task) -> FitResult:
         r"""Take noisy Newton steps, and distil the result into nonlinear heads.
 
@@ -134,7 +140,8 @@ class CondNewton(Algorithm):
 
         rows: Rows = public_rows
         if task.num_private:
-            rows = _add_private_columns(task, records, public_rows, mu=mu * math.sqrt(MOMENT_FRACTION))
+            in_memory = _require_in_memory(public_rows)
+            rows = _add_private_columns(task, records, in_memory, mu=mu * math.sqrt(MOMENT_FRACTION))
             mu *= math.sqrt(1 - MOMENT_FRACTION)
         lesson = _Lesson.of(task) if task.head.linear_in is Linearity.NOTHING else None
         course: list[NDArray[np.float64]] = []
@@ -182,19 +189,30 @@ class CondNewton(Algorithm):
         return max(1, min(number, num_records // 4, int(LARGEST_FEATURES / num_records)))
 
 
-def _whiten(task: Task, features: FeatureMap) -> WhitenedRows:
-    """Whiten the public rows, with weights of the records if the user gave some or units have several records."""
+def _whiten(task: Task, features: FeatureMap) -> PublicRows:
+    """Whiten the public rows, with weights of the records if the user gave some or units have several records.
+
+    Rows that private columns or directions of a Jacobian will be appended to are kept in memory, however large.
+    """
     transformed = features.transform(task.public)
+    extended = task.num_private > 0 or task.head.linear_in is Linearity.NOTHING
+    make = WhitenedRows.of if extended else whiten
     given = None if task.weights is None else RowWeights.give(task.weights)
-    rows = WhitenedRows.of(transformed, constant=task.fit_intercept, weights=given)
+    rows = make(transformed, constant=task.fit_intercept, weights=given)
     if task.repeated_units is None:
         return rows
     weights = weigh_records(
         task,
         num_directions=rows.num_directions + task.num_private,
-        rows=None if task.num_private else rows.values,
+        bound_moves=None if task.num_private else rows.bound_moves,
     )
-    return WhitenedRows.of(transformed, constant=task.fit_intercept, weights=weights)
+    return make(transformed, constant=task.fit_intercept, weights=weights)
+
+
+def _require_in_memory(rows: Rows) -> WhitenedRows:
+    """Return rows that :func:`_whiten` has kept in memory."""
+    assert isinstance(rows, WhitenedRows)
+    return rows
 
 
 def _add_private_columns(task: Task, records: Records, public_rows: WhitenedRows, *, mu: float) -> PrivateRows:
@@ -208,13 +226,12 @@ def _add_private_columns(task: Task, records: Records, public_rows: WhitenedRows
     return PrivateRows.of(public_rows, private, moments)
 
 
-def _choose_start(task: Task, public_rows: WhitenedRows, num_directions: int) -> NDArray[np.float64]:
+def _choose_start(task: Task, public_rows: PublicRows, num_directions: int) -> NDArray[np.float64]:
     """Coefficients that predict the midpoint of the label range; a least-squares fit if there is no constant."""
     start = np.zeros(num_directions)
     if not task.fit_intercept:
         low, high = scale_bounds(task.schema.label_bounds, center=False)
-        weights = None if public_rows.weights is None else public_rows.weights.values
-        offset = public_rows.values.mean(axis=0) if weights is None else np.average(public_rows.values, 0, weights)
+        offset = public_rows.compute_mean()
         start[: len(offset)] = (low + high) / 2 * offset
     return start
 
@@ -235,18 +252,19 @@ class _Lesson:
             task.make_generator("weights"),
         )
 
-    def add_directions(self, rows: WhitenedRows, at_most: int) -> Callable[[NDArray[np.float64]], WhitenedRows]:
+    def add_directions(self, rows: PublicRows, at_most: int) -> Callable[[NDArray[np.float64]], WhitenedRows]:
         """Make a callback that distils the current predictions and returns the tangent directions of the head."""
 
         def add(coefficients: NDArray[np.float64]) -> WhitenedRows:
-            self.student.learn(np.clip(rows.values @ coefficients, *self.label_range), self.rng)
-            return self.student.compute_tangents(rows, at_most=at_most)
+            self.student.learn(np.clip(rows.predict(coefficients), *self.label_range), self.rng)
+            return self.student.compute_tangents(_require_in_memory(rows), at_most=at_most)
 
         return add
 
     def finish(self, run: NewtonRun) -> NDArray[np.float64]:
         """Distil the final predictions and return the parameters in terms of the original public columns."""
-        self.student.learn(np.clip(run.rows.values @ run.coefficients, *self.label_range), self.rng)
+        predictions = _require_in_memory(run.rows).predict(run.coefficients)
+        self.student.learn(np.clip(predictions, *self.label_range), self.rng)
         return self.student.export()
 
 
@@ -264,9 +282,7 @@ def _diagnose(model: FittedModel, rows: Rows, run: NewtonRun, course: list[NDArr
     """Diagnostics of a run. Rows have unit second moments, so distances of coefficients are those of predictions."""
     width = model.label_bounds.width
     deviations: tuple[float, ...] = ()
-    if model.head.linear_in is Linearity.COLUMNS and isinstance(
-        rows, WhitenedRows
-    ):  # private whitening is itself noisy
+    if model.head.linear_in is Linearity.COLUMNS and isinstance(rows, PublicRows):  # private whitening is noisy itself
         covariance = (rows.matrix * run.posterior.variance) @ rows.matrix.T
         deviations = tuple(model.compute_linear_deviations(covariance).tolist())
     return Diagnostics(

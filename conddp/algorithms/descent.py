@@ -15,6 +15,7 @@ from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
 from conddp.data.records import Records
 from conddp.data.scaling import scale_label, scale_private
+from conddp.data.schema import Schema
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.row_weights import RowWeights
 from conddp.features.spectrum import Spectrum
@@ -146,6 +147,10 @@ class Descent(Algorithm):
         )
         return GaussianEvent(noise_multiplier, num_steps, probability, neighbouring)
 
+    def needs_dense(self, schema: Schema, head: Head) -> bool:
+        """Return whether the head is not one of ours, which take rows that are never formed."""
+        return not type(head).__module__.startswith("conddp.heads.")
+
     @abstractmethod
     def phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
         """Return the phases: how the public features are conditioned, and for how many steps."""
@@ -265,8 +270,8 @@ class Descent(Algorithm):
                     same_shape=current.num_parameters == phase.conditioning.num_parameters,
                 )
             current = phase.conditioning
-            features = current.transform(task.public)
-            if plan.training.sampling_probability == 1.0:
+            features = current.apply(task.public)
+            if plan.training.sampling_probability == 1.0 and isinstance(features, np.ndarray):
                 features = np.asfortranarray(features)  # full batches read whole columns, samples gather rows
             parameters = train(
                 plan.part(number),

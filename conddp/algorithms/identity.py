@@ -28,7 +28,15 @@ def list_public(records: Records) -> Iterator[bytes]:
     label = records.schema.label
     declared = f"Column(name={label.name!r}, role={label.role!r}, bounds={label.bounds!r})"
     yield f"({declared}, {records.schema.private_domains!r})".encode()
-    yield _to_bytes(records.public.values)
+    sparse = records.public.sparse
+    if sparse is None:
+        yield _to_bytes(records.public.values)
+    else:  # in canonical form
+        yield repr(("csr", sparse.shape)).encode()
+        for part in (sparse.indptr.astype(np.int64), sparse.indices.astype(np.int64), sparse.data):
+            yield _to_bytes(part)
+    if records.public.groups is not None:
+        yield _to_bytes(records.public.groups)
     if records.units is not None:
         yield repr(records.units.max_rows).encode()
         yield _to_bytes(records.units.codes)

@@ -6,6 +6,8 @@ from typing import ClassVar
 
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.task import Task
+from conddp.data.schema import Schema
+from conddp.heads.head import Head, Linearity
 from conddp.models.result import FitResult
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.transcript import Transcript, UnprotectedRelease
@@ -30,6 +32,10 @@ class NonPrivate(Algorithm):
     def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
         """Return an infinite cost, regardless of the budget."""
         return PrivacyBudget(math.inf, 0.0)
+
+    def needs_dense(self, schema: Schema, head: Head) -> bool:
+        """Return whether the head is not linear in the columns."""
+        return head.linear_in is not Linearity.COLUMNS
 
     def run(self, task: Task) -> FitResult:
         """Train without noise.

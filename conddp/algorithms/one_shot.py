@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ from conddp.data.units import Units
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.noise_shape import compute_noise_shape, compute_unit_noise_shape
 from conddp.features.spectrum import Spectrum
-from conddp.features.unit_moves import bound_largest_move
+from conddp.features.unit_moves import bound_largest_move, bound_moves_of_rows
 from conddp.heads.folding import move_parameters
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.result import FitResult
@@ -76,7 +77,7 @@ class OneShot(Algorithm):
         n, bounds = float(task.num_records), task.schema.label_bounds
         C = ConditioningMatrix.from_spectrum(Spectrum.of(task.public, constant=task.fit_intercept))
         Z = C.transform(task.public)
-        weights = weigh_records(task, num_directions=Z.shape[1], rows=Z)
+        weights = weigh_records(task, num_directions=Z.shape[1], bound_moves=partial(bound_moves_of_rows, Z))
         if weights is not None:
             C = C.reweight(task.public, weights.values)
             Z = C.transform(task.public) * weights.values[:, None]

@@ -12,6 +12,8 @@ from conddp.algorithms.weighting import describe_weights, weigh_records
 from conddp.data.parts import Labels
 from conddp.data.passes import run_pass
 from conddp.data.scaling import bound_label_move, scale_label
+from conddp.data.schema import Schema
+from conddp.heads.head import Head
 from conddp.models.result import FitResult
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.events import make_gaussian_event
@@ -30,6 +32,10 @@ class PrivateMean(Algorithm):
     linear_only: ClassVar[bool] = True
     protects_units: ClassVar[bool] = True
     weighs_records: ClassVar[bool] = True
+
+    def needs_dense(self, schema: Schema, head: Head) -> bool:
+        """Return False: no feature is read."""
+        return False
 
     def run(self, task: Task) -> FitResult:
         """Release the mean label.

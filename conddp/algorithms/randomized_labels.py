@@ -13,9 +13,10 @@ from conddp.algorithms.task import Task
 from conddp.bounds import Bounds
 from conddp.data.parts import PublicFeatures
 from conddp.data.records import Records
+from conddp.data.schema import Schema
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
-from conddp.heads.head import Head
+from conddp.heads.head import Head, Linearity
 from conddp.labels.prior import LabelPrior, choose_grid_size, estimate_label_prior, make_grid
 from conddp.labels.randomizers import (
     AdditiveNoise,
@@ -107,6 +108,10 @@ class RandomizedLabels(Algorithm):
         prior_epsilon = min(self.prior_fraction * epsilon, LARGEST_EPSILON) if needs_prior else 0.0
         return prior_epsilon, min((epsilon - prior_epsilon) / per_unit, LARGEST_EPSILON)
 
+    def needs_dense(self, schema: Schema, head: Head) -> bool:
+        """Return whether the head is not linear in the columns."""
+        return head.linear_in is not Linearity.COLUMNS
+
     def run(self, task: Task) -> FitResult:
         """Randomise the labels once, then train on them.
 
@@ -189,17 +194,20 @@ def _recalibrate(
     weights: NDArray[np.float64] | None,
 ) -> NDArray[np.float64]:
     """Scale released labels about their mean by the slope and by the fraction of signal in their linear fit."""
-    Z = ConditioningMatrix.from_spectrum(Spectrum.of(public, constant=fit_intercept, weights=weights)).transform(public)
+    Z = ConditioningMatrix.from_spectrum(Spectrum.of(public, constant=fit_intercept, weights=weights)).apply(public)
     n, k = Z.shape
     mean = np.average(released, weights=weights) if fit_intercept else 0.0
-    centred, num_independent = released - mean, float(n)
-    if weights is not None:  # least squares of rows and labels that are multiplied by the root of their weight
-        root = np.sqrt(weights * (n / weights.sum()))
-        Z, centred = Z * root[:, None], centred * root
-        num_independent = float(weights.sum() ** 2 / (weights @ weights))
-    fitted = Z @ (Z.T @ centred / n)  # least squares: the second moment of Z is the identity
+    centred, relative, num_independent = released - mean, None, float(n)
+    if weights is not None:
+        relative, num_independent = weights * (n / weights.sum()), float(weights.sum() ** 2 / (weights @ weights))
+    # Least squares: the (weighted) second moment of Z is the identity.
+    counted = centred if relative is None else centred * relative
+    fitted = Z @ (Z.T @ counted / n) if isinstance(Z, np.ndarray) else ((counted[None] @ Z / n) @ Z.T)[0]
+    left = centred - fitted
+    if relative is not None:
+        fitted, left = fitted * np.sqrt(relative), left * np.sqrt(relative)
     explained = float(fitted @ fitted) / n
-    leftover = float((centred - fitted) @ (centred - fitted)) / max(1, n - k)
+    leftover = float(left @ left) / max(1, n - k)
     directions = max(1, k - 1)
     by_noise = leftover * directions / num_independent  # expected variance explained by noise alone
     doubt = 1 + 2 * math.sqrt(2 / directions)  # plus two standard deviations, since 1 / slope may be large

@@ -108,6 +108,10 @@ class Tuned(Algorithm):
         for candidate in self.candidates:
             candidate.check_weights()
 
+    def needs_dense(self, schema: Schema, head: Head) -> bool:
+        """Return whether any candidate does."""
+        return any(each.needs_dense(schema, head) for each in self.candidates)
+
     def expect(self, budget: PrivacyBudget) -> None:
         """Return None: the cost adds by basic composition."""
 

@@ -101,5 +101,5 @@ def _predict(result: FitResult, records: Records) -> NDArray[np.float64]:
         public, private, intercept = result.model.compute_linear_coefficients()
     except ValueError:
         return np.asarray(result.model.predict(records.public, records.private))
-    predictions = records.public.values @ public + intercept
+    predictions = np.asarray(records.public.matrix @ public) + intercept
     return np.asarray(predictions if records.private is None else predictions + records.private.values @ private)

@@ -88,7 +88,7 @@ class Records:
     @property
     def fingerprint(self) -> Fingerprint:
         """Fingerprint of the public columns, by which a ledger recognises the table."""
-        return self.table or Fingerprint.of(self.public.values)
+        return self.table or Fingerprint.of(self.public.matrix)
 
     def take(self, index: NDArray[np.intp]) -> "Records":
         """Select the records at these positions."""

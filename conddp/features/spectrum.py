@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from conddp._validate import in_range
 from conddp.data.parts import PublicFeatures
 from conddp.errors import SchemaError
-from conddp.features.standardization import TOO_LARGE, Standardization
+from conddp.features.standardization import TOO_LARGE, Standardization, choose_signs, exceeds_memory
 
 __all__ = ["Spectrum"]
 
@@ -108,6 +108,10 @@ class Spectrum:
         order = np.argsort(inverse_values)
         rotated = rotated[order]
         values = 1 / np.maximum(inverse_values[order], np.finfo(np.float64).tiny)
+        V = V[:, order]
+        if exceeds_memory(num_records, len(moments.center)):  # the same for features stored as sparse or dense
+            signs = choose_signs(V)
+            V, rotated = V * signs, rotated * signs[:, None]
         # If the spectrum spans more than floating point resolves, `whitening` is inaccurate for its upper half and
         # `coloring` for its lower half.
         upper = values > np.sqrt(values[0]) * np.sqrt(values[-1])
@@ -118,7 +122,7 @@ class Spectrum:
             raise SchemaError(TOO_LARGE)
         return cls(
             values,
-            V[:, order],
+            V,
             whitening @ rotated.T,
             rotated @ coloring,
             num_records,

@@ -16,8 +16,8 @@ from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
 from conddp.data.records import Records
 from conddp.data.units import Units
+from conddp.features.grouped_rows import whiten
 from conddp.features.random_features import RandomFeatures
-from conddp.features.whitening import WhitenedRows
 
 __all__ = ["FAMILIES", "Family", "Simulation", "simulate"]
 
@@ -121,11 +121,11 @@ def simulate(
     units : Units, optional
         Units of the records, which the simulated records keep. Residuals are independent, also within a unit.
     """
-    rows = WhitenedRows.of(public_features, constant=constant)
-    n = len(rows.values)
+    rows = whiten(public_features, constant=constant)
+    n = rows.num_records
     slopes = slice(int(constant), None)
     deviations = rows.variances[slopes] ** (family.exponent / 2)
-    signal = _standardize(rows.values[:, slopes] @ (deviations * rng.normal(size=len(deviations))))
+    signal = _standardize(rows.predict_slopes(deviations * rng.normal(size=len(deviations))))
     made_up = _draw_private(private, n, rng) if private else None
     if made_up is not None:
         columns = np.column_stack([_standardize(column) for column in made_up.values.T])
@@ -133,7 +133,7 @@ def simulate(
         signal = _standardize(np.sqrt(len(deviations)) * signal + np.sqrt(columns.shape[1]) * part)
     if family.nonlinear:
         seed = int(rng.integers(2**32))
-        hidden = RandomFeatures.of(public_features, 8, seed=seed).transform(public_features).values[:, -8:]
+        hidden = RandomFeatures.of(public_features, 8, seed=seed).compute_hidden(public_features)
         signal = _standardize(signal + _standardize(hidden @ rng.normal(size=8)))
     draw = {
         "normal": lambda: rng.normal(size=n),

@@ -2,18 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, hstack
 
 from conddp.bounds import Bounds
 from conddp.data.parts import PrivateFeatures, PublicFeatures
+from conddp.data.passes import list_blocks
 from conddp.data.scaling import private_unit, restore_label, scale_private
 from conddp.heads.head import Head, Layout, Linearity
 from conddp.losses import Loss, Squared
 
 __all__ = ["FittedModel"]
 
+CELLS_AT_ONCE = 2**22  # of a sparse matrix that is expanded in blocks
 NUM_COMPARED = 1000  # public rows on which predictions of iterates are compared
 
 
@@ -55,13 +59,25 @@ class FittedModel:
 
     def predict(self, public: PublicFeatures, private: PrivateFeatures | None = None) -> NDArray[np.float64]:
         """Predict in the units of the label, clamped to its bounds. Private columns are clamped as in training."""
-        X = public.values.astype(np.float64, copy=False)
-        if self.has_constant:
-            X = np.column_stack([X, np.ones(len(X))])
         scaled = None if private is None else scale_private(private, center=self.has_constant)
-        weights = self.layout.views(self.parameters[None])
-        predictions = self.loss.link(self.head.predict(weights, X, scaled)[0])
-        return restore_label(predictions, self.label_bounds, center=self.has_constant)
+        if public.sparse is None or self.head.linear_in is Linearity.COLUMNS:
+            outputs = self._compute_outputs(public.matrix, scaled)
+        else:  # expand a few rows at a time
+            blocks = list(list_blocks(len(public), block_size=max(1, CELLS_AT_ONCE // max(1, public.shape[1]))))
+            parts = [
+                self._compute_outputs(public.get_block(span), None if scaled is None else scaled[span])
+                for span in blocks
+            ]
+            outputs = np.concatenate(parts)
+        return restore_label(self.loss.link(outputs), self.label_bounds, center=self.has_constant)
+
+    def _compute_outputs(self, X: Any, private: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        """Outputs of the head for public columns, dense or sparse, and scaled private columns."""
+        X = X.astype(np.float64, copy=False)
+        if self.has_constant:
+            ones = np.ones((X.shape[0], 1))
+            X = hstack([X, csr_array(ones)], format="csr") if isinstance(X, csr_array) else np.column_stack([X, ones])
+        return np.asarray(self.head.predict(self.layout.views(self.parameters[None]), X, private)[0])
 
     def measure_distances(
         self, iterates: Sequence[NDArray[np.float64]], public_features: PublicFeatures

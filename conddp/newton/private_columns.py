@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp.data.passes import run_pass
+from conddp.features.public_rows import DensePass
 from conddp.features.row_weights import RowWeights
 from conddp.features.whitening import WhitenedRows
 from conddp.privacy.neighbouring import Neighbouring
@@ -95,6 +96,19 @@ class PrivateRows:
         matrix = np.block([[public.matrix, -public.matrix @ cross.T @ root], [np.zeros((p, k)), root]])
         variances = np.concatenate([public.variances, np.ones(p)])
         return cls(values, variances, matrix, public.has_constant, public.weights)
+
+    def start_pass(self, coefficients: NDArray[np.float64], direction_weights: NDArray[np.float64]) -> DensePass:
+        """Prepare a pass over the rows. All that it computes is as private as the columns."""
+        return DensePass(self.values, coefficients, direction_weights)
+
+    def pool(self, variance: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the variances unchanged: every direction may have a weight of its own."""
+        return variance
+
+    @property
+    def num_records(self) -> int:
+        """Number of records n."""
+        return len(self.values)
 
     @property
     def total_weight(self) -> float:

@@ -216,7 +216,7 @@ def compare_algorithms(
     units : Units, optional
         Units of the records, if the fits shall protect all records of a unit together.
     """
-    if len(public_features.values) < 2:
+    if len(public_features) < 2:
         raise SchemaError("labels can be simulated for two records or more, but there is one.")
     for epsilon in epsilons:
         positive(epsilon=epsilon)
@@ -225,7 +225,7 @@ def compare_algorithms(
     one_of(HEADS, head=head)
     check_delta(delta)
     refuse_large_delta(delta)
-    warn_about_delta(delta, len(public_features.values))
+    warn_about_delta(delta, len(public_features))
     positive_integer(num_draws=num_draws)
     algorithms, epsilons = tuple(dict.fromkeys(algorithms)), tuple(sorted(set(map(float, epsilons))))
     if units is not None and len(units) != len(public_features):
@@ -248,10 +248,10 @@ def compare_algorithms(
     if not errors:
         raise PrivacyError(f"no algorithm of {list(algorithms)} can be used here: {' '.join(skipped.values())}")
     return Comparison(
-        len(public_features.values),
-        public_features.values.shape[1],
+        len(public_features),
+        public_features.shape[1],
         len(private or {}),
-        len(sample.values),
+        len(sample),
         head,
         delta,
         neighbouring,
@@ -266,7 +266,7 @@ def compare_algorithms(
 
 def _sample(public_features: PublicFeatures, units: Units | None) -> tuple[PublicFeatures, Units | None]:
     """Enough records to tell algorithms apart; whole units, if there are any."""
-    n = len(public_features.values)
+    n = len(public_features)
     if n <= MOST_RECORDS:
         return public_features, units
     rng = np.random.default_rng(0)

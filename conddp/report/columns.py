@@ -36,9 +36,16 @@ def describe_columns(schema: Schema, encoding: Encoding | None = None) -> Sectio
                 if schema.public
                 else "No column is public. The number of records and the declared ranges are."
             ),
-            *(Text(remark) for remark in (() if encoding is None else encoding.list_remarks())),
+            *(() if encoding is None or encoding.is_plain else (_describe_encoding(encoding),)),
             *(() if schema.unit is None else (Text(_describe_unit(schema)),)),
         ),
+    )
+
+
+def _describe_encoding(encoding: Encoding) -> Table:
+    rows = tuple((each.column, each.kind.value, f"{len(each.features):,}", each.remark) for each in encoding.columns)
+    return Table(
+        "How public columns became features", ("column", "kind", "features", "what was done"), rows, num_text=4
     )
 
 

@@ -282,7 +282,7 @@ def _describe_model(saved: FitResult) -> Section:
     names = (*saved.features, *schema.private, "intercept")
     values = (*public.tolist(), *private.tolist(), intercept)
     deviations = diagnostics.coefficient_deviations
-    heads = ("column", "coefficient", *(["standard deviation"] if deviations else []))
+    heads = ("feature", "coefficient", *(["standard deviation"] if deviations else []))
     rows = tuple(
         (name, show(value), *([show(deviations[place])] if deviations else []))
         for place, (name, value) in enumerate(zip(names, values, strict=True))

@@ -106,7 +106,9 @@ def train(
         separately, not for all of them together. Without a curator no noise is added; use this only for records that
         are already released or need no protection. With units, every record is clipped on its own and multiplied by
         its public weight, so the sensitivity is that of one record times the largest sum of the weights of a unit.
-        Samples consist of whole units, each with the same probability and independently of all others.
+        Samples consist of whole units, each with the same probability and independently of all others. Sums over
+        rows that are never formed may be rounded by more than the curator covers. Sensitivity and noise are then
+        multiplied by one plus a public bound (``inputs.rounding``).
 
     Parameters
     ----------
@@ -148,6 +150,7 @@ def train(
 
     clip_norm = per_configuration(plan.clip_norm)
     together = 1.0 if weights is None else max(1.0, weights.largest_total)
+    together *= 1.0 + inputs.rounding
     sensitivity = neighbouring.sensitivity(clip_norm) * together
     noise_std = per_configuration(plan.noise_multiplier) * clip_norm * together
     sampler = PoissonSampler(

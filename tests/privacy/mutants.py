@@ -89,6 +89,9 @@ FIRST = {
     "training/clipping.py": ("tests/test_heads.py", "tests/privacy/test_whole_fits.py"),
     "newton/release.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_units.py"),
     "features/unit_moves.py": ("tests/privacy/test_units.py",),
+    "features/public_rows.py": ("tests/privacy/test_sensitivity.py",),
+    "features/grouped_rows.py": ("tests/privacy/test_grouped_rows.py", "tests/test_sparse.py"),
+    "features/conditioned_rows.py": ("tests/privacy/test_grouped_rows.py", "tests/test_sparse.py"),
     "data/units.py": ("tests/privacy/test_units.py",),
     "data/records.py": ("tests/privacy/test_weights.py", "tests/test_weights.py"),
     "features/row_weights.py": ("tests/privacy/test_weights.py", "tests/test_weights.py"),
@@ -146,8 +149,8 @@ MUTANTS = (
     Mutant(
         "every release taken for one of public rows",
         "newton/release.py",
-        "if isinstance(rows, WhitenedRows):",
-        "if hasattr(rows, 'values'):",
+        "if isinstance(rows, PublicRows):",
+        "if hasattr(rows, 'start_pass'):",
     ),
     Mutant(
         "newton: half the distance between the ends of a residual",
@@ -197,6 +200,67 @@ MUTANTS = (
         "released = release(scaled, sensitivity=1.0,",
         "released = release(scaled, sensitivity=0.5,",
     ),
+    # Rows that are never formed
+    Mutant(
+        "never formed: norms of other groups",
+        "features/grouped_rows.py",
+        "return np.sqrt(self.whole.squared_norms[span] @ self.group_weights)",
+        "return np.sqrt(self.whole.squared_norms[span] @ self.group_weights[::-1])",
+    ),
+    Mutant(
+        "never formed: different weights within a group",
+        "features/grouped_rows.py",
+        "if not np.array_equal(self.spread(of_groups), direction_weights):",
+        "if False:",
+    ),
+    Mutant(
+        "never formed: a unit bounded by its longest record",
+        "features/grouped_rows.py",
+        "together = np.bincount(units.codes, weights=lengths, minlength=units.num_units)",
+        "together = np.full(units.num_units, lengths.max())",
+    ),
+    Mutant(
+        "never formed: norms of units without the weights of directions",
+        "features/grouped_rows.py",
+        "lengths = distances * np.sqrt(self.squared_norms @ self.get_group_weights(direction_weights))",
+        "lengths = distances * np.sqrt(self.squared_norms @ self.get_group_weights(direction_weights) / 2)",
+    ),
+    Mutant(
+        "never formed: norms of the last directions of a group",
+        "features/conditioned_rows.py",
+        "squared[span, group] += ",
+        "squared[span, group] = ",
+    ),
+    Mutant(
+        "never formed: norms without the offset",
+        "features/conditioned_rows.py",
+        "rows += self.offset[first:last]",
+        "rows += 0.0",
+    ),
+    Mutant(
+        "never formed: columns shifted, but not the offset",
+        "features/conditioned_rows.py",
+        "left = offset - (origin - stored) @ matrix",
+        "left = offset - origin @ matrix",
+    ),
+    Mutant(
+        "never formed: rounding not covered in newton",
+        "newton/release.py",
+        "sensitivity += rounding",
+        "sensitivity += 0.0 * rounding",
+    ),
+    Mutant(
+        "never formed: rounding not covered in descent",
+        "training/loop.py",
+        "together *= 1.0 + inputs.rounding",
+        "together *= 1.0",
+    ),
+    Mutant(
+        "never formed: rounding of one block only",
+        "features/conditioned_rows.py",
+        "magnitudes = sum(self.sum_magnitudes(span, limits[span]) for span in list_blocks(len(self)))",
+        "magnitudes = [self.sum_magnitudes(span, limits[span]) for span in list_blocks(len(self))][-1]",
+    ),
     # Units of several records
     Mutant(
         "units: one record of a unit instead of all",
@@ -231,8 +295,8 @@ MUTANTS = (
     Mutant(
         "units: private rows bounded as one record",
         "newton/release.py",
-        "together = max(1.0, weights.largest_total) * math.hypot(",
-        "together = math.hypot(",
+        "most = max(1.0, weights.largest_total) * math.hypot(",
+        "most = math.hypot(",
     ),
     Mutant(
         "units: moments bounded as one record",
@@ -243,8 +307,8 @@ MUTANTS = (
     Mutant(
         "units: weights forgotten in the sum",
         "newton/release.py",
-        "return (clamped * self.weights) @ self.block,",
-        "return clamped @ self.block,",
+        "return self.passing.sum_rows(self.span, clamped * self.weights),",
+        "return self.passing.sum_rows(self.span, clamped),",
     ),
     Mutant(
         "units: descent bounded as one record",
@@ -623,9 +687,9 @@ MUTANTS = (
     ),
     Mutant(
         "float32 sums in newton",
-        "newton/release.py",
-        "return clamped @ self.block, float(squares.sum())",
-        "return clamped.astype(np.float32) @ self.block.astype(np.float32), float(squares.sum())",
+        "features/public_rows.py",
+        "return np.asarray(factors @ self.values[span])",
+        "return np.asarray(factors.astype(np.float32) @ self.values[span].astype(np.float32))",
     ),
     Mutant(
         "rounding not covered",
