@@ -264,6 +264,21 @@ def test_labels_of_other_records_are_refused() -> None:
     assert len(request.run_several([first, copied]).results) == 2
 
 
+def test_the_declared_schema_goes_with_the_label() -> None:
+    (first,) = make_outputs(1)
+    declared = replace(first, declared=first.schema)
+    second = declared.with_label(Labels(first.label.values, Bounds(-20.0, 20.0), "b"))
+    assert second.schema.label.name == "b" and second.schema.label_bounds == Bounds(-20.0, 20.0)
+    assert second.schema.public == first.schema.public
+    fits = FitRequest(1.0, 1e-6, PrivateMean()).run_several([declared, second])
+    assert [each.guarantee.label for each in fits.results] == ["a", "b"]
+    # Sensitivities are computed from what is declared, so that another label must not slip in.
+    with pytest.raises(SchemaError, match="Use with_label"):
+        replace(declared, label=second.label)
+    with pytest.raises(SchemaError, match="Use with_label"):
+        replace(declared, label=Labels(first.label.values, Bounds(-20.0, 20.0), "a"))
+
+
 def test_a_checkpoint_of_several_labels_is_refused(tmp_path: Path) -> None:
     ledger = PrivacyLedger(PrivacyBudget(1.0, 1e-6))
     request = FitRequest(1.0, 1e-6, CondNewton(), checkpoint=tmp_path / "fit", ledger=ledger)

@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import statsmodels.api as sm
+from scipy.sparse import csr_array
 
 from conddp.algorithms import (
     ALGORITHMS,
@@ -359,3 +360,57 @@ def test_automatic_choice_by_simulation_takes_weights() -> None:
     records = make_records(200)
     assert fit(Auto(num_simulations=1), records).guarantee.weighted
     assert fit(RROnBins(), records, head=Linear()).guarantee.weighted
+
+
+# --- rows that are never formed
+
+UNFORMED = {
+    "cond-newton": CondNewton(),
+    "cond-dp": CondDP(clip_norm=3.0, num_steps=64, averaging=0.0),
+    "rr-on-bins": RROnBins(),
+    "laplace": RandomizedLabels(randomizer="laplace"),
+    "non-private": NonPrivate(),
+    "mean": PrivateMean(),
+}
+
+
+@pytest.fixture
+def few_cells_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conddp.features.standardization.LARGEST_IN_MEMORY", 0)
+    monkeypatch.setattr("conddp.data.parts.LARGEST_DENSE", 0)
+
+
+def make_sparse(records: Records) -> Records:
+    return replace(records, public=PublicFeatures(csr_array(records.public.values), records.public.names))
+
+
+@pytest.mark.parametrize("name", ["cond-newton", "cond-dp", "non-private"])
+def test_weighted_least_squares_on_large_sparse_features(name: str, few_cells_fit: None) -> None:
+    records = make_records()
+    found = get_line(UNFORMED[name], make_sparse(records))
+    assert np.abs(found - solve_weighted(records)).max() < (5e-3 if name == "cond-newton" else 1e-4)
+
+
+@pytest.mark.parametrize("units", [False, True])
+@pytest.mark.parametrize("name", UNFORMED)
+def test_equal_weights_and_the_scale_of_weights_on_large_sparse_features(
+    name: str, units: bool, few_cells_fit: None
+) -> None:
+    records, algorithm = make_sparse(make_records(300, units=units)), UNFORMED[name]
+    weights = np.random.default_rng(0).integers(1, 50, size=300).astype(float)
+    one, other, plain = (
+        get_parameters(algorithm, replace(records, weights=each)) for each in (weights, 3 * weights, None)
+    )
+    assert np.array_equal(one, other)
+    assert not np.array_equal(one, plain)
+    assert np.array_equal(get_parameters(algorithm, replace(records, weights=np.full(300, 0.3))), plain)
+
+
+def test_a_weighted_reference_with_private_columns_on_large_sparse_features(few_cells_fit: None) -> None:
+    records = make_records(private=True)
+    assert records.private is not None
+    rows = np.column_stack([records.public.values, records.private.values, np.ones(600)])
+    coefficients = sm.WLS(records.label.values, rows, weights=records.weights).fit().params
+    sparse = make_sparse(records)
+    predicted = fit(NonPrivate(), sparse, HUGE).model.predict(sparse.public, sparse.private)
+    assert np.abs(predicted - rows @ coefficients).max() < 1e-9

@@ -483,14 +483,14 @@ MUTANTS = (
     Mutant(
         "weights: the mean weight in the sensitivity of a step",
         "newton/release.py",
-        "self.query.square_weight * self.query.clip_norm) * self.weights).max())",
-        "self.query.square_weight * self.query.clip_norm) * self.weights.mean()).max())",
+        "self.query.square_weight * self.query.clip_norm) * weights).max())",
+        "self.query.square_weight * self.query.clip_norm) * weights.mean()).max())",
     ),
     Mutant(
         "weights: the mean square of a record costs nothing",
         "newton/release.py",
-        "(np.hypot(moves, self.query.square_weight * self.query.clip_norm) * self.weights)",
-        "(np.hypot(moves, 0.0) * self.weights)",
+        "(np.hypot(moves, self.query.square_weight * self.query.clip_norm) * weights)",
+        "(np.hypot(moves, 0.0) * weights)",
     ),
     Mutant(
         "weights: a unit counts as its average record",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from conddp.algorithms import ALGORITHMS, CondDP, CondNewton, OneShot, PrivateMean, Tuned
 from conddp.algorithms import tuned as tuned_module
@@ -301,3 +302,25 @@ def test_units_scattered_over_the_table_keep_their_weights_together() -> None:
     used = records.arrange()
     assert used.weights is not None
     assert np.allclose(used.weights * 6, used.public.values[:, 0] + 1)
+
+
+@pytest.mark.parametrize("units", [False, True])
+@pytest.mark.parametrize("case", ["cond-newton", "cond-dp", "cond-dp with private columns", "cond-dp sampled", "mean"])
+def test_the_same_on_large_sparse_features(case: str, units: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conddp.features.standardization.LARGEST_IN_MEMORY", 0)
+    monkeypatch.setattr("conddp.data.parts.LARGEST_DENSE", 0)
+    algorithm, head, records = make_case(case, units=units)
+    assert records.weights is not None
+    totals = records.weights if records.units is None else records.units.add_up(records.weights)
+    positions = np.argsort(-totals)[:5].tolist() + ([] if units else [longest_row(records)])
+    records = replace(records, public=PublicFeatures(csr_array(records.public.values), records.public.names))
+    found = 0.0
+    for place in positions:
+        size = 1 if records.units is None else int(records.units.sizes[place])
+        for label, hidden, other_label, other_hidden in list_changes(size, np.random.default_rng(0))[:2]:
+            one = replace_group(records, place, label, hidden)
+            other = replace_group(records, place, other_label, other_hidden)
+            moves = measure_unit_moves(*fit_both(algorithm, one, other, BUDGET, head=head))
+            assert max(moves) <= ROUNDING
+            found = max(found, *moves)
+    assert found > 0.7
