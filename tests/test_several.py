@@ -246,7 +246,7 @@ def test_labels_of_other_records_are_refused() -> None:
     assert second.private is not None and second.weights is not None and second.units is not None
     wrong = [
         replace(second, public=PublicFeatures(second.public.values + 1)),
-        replace(second, private=PrivateFeatures(second.private.values, second.private.bounds, second.private.names)),
+        replace(second, private=PrivateFeatures(second.private.values, second.private.domains, second.private.names)),
         replace(second, private=None),
         replace(second, units=None),
         replace(second, units=Units(second.units.codes[::-1].copy(), "person")),
@@ -323,7 +323,7 @@ def replace_one(outputs: list[Records], position: int, end: float) -> list[Recor
     if hidden is not None:
         values = hidden.values.copy()
         values[position] = end
-        hidden = PrivateFeatures(values, hidden.bounds, hidden.names)
+        hidden = PrivateFeatures(values, hidden.domains, hidden.names)
     for each in outputs:
         labels = each.label.values.copy()
         labels[position] = each.label.bounds.low + end * each.label.bounds.width

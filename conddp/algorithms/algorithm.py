@@ -28,7 +28,7 @@ from conddp.privacy.randomness import RandomSource
 from conddp.privacy.release import Curator
 from conddp.privacy.transcript import Transcript
 from conddp.registry import Registry
-from conddp.training.loop import Callback
+from conddp.training.loop import Callback, StepCounter
 
 __all__ = ["ALGORITHMS", "Algorithm"]
 
@@ -51,6 +51,11 @@ class Algorithm(ABC):
     def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
         """Return the actual cost of a fit with this budget; it is lower if the algorithm needs no delta."""
         return budget
+
+    @property
+    def needs_delta(self) -> bool:
+        """Whether a fit needs a delta above 0, as Gaussian noise does."""
+        return self.cost(PrivacyBudget(1.0, 1e-6)).delta > 0
 
     def expect(self, budget: PrivacyBudget) -> Transcript | None:
         """Return the event that a fit with this budget will record, as far as it is known before the columns are read.
@@ -216,7 +221,7 @@ class Algorithm(ABC):
                     plan=chain(settings, list_public(records), [b"seeded" if source.seeded else b""]),
                     private=list_private(records),
                     payer="" if ledger.path is None else ledger.identity,
-                    always=callback is not None,
+                    always=callback is not None and not isinstance(callback, StepCounter),
                 )
                 stack.callback(saved.close)
             resumed = saved is not None and saved.generation > 0

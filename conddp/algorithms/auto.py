@@ -18,6 +18,7 @@ from conddp.data.parts import PublicFeatures
 from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.data.units import Units
+from conddp.errors import PrivacyError
 from conddp.heads.head import Head, Linearity
 from conddp.labels.simulation import FAMILIES, simulate
 from conddp.models.result import FitResult
@@ -81,6 +82,11 @@ class Auto(Algorithm):
         if self.num_simulations:
             positive_integer(num_simulations=self.num_simulations)
 
+    @property
+    def needs_delta(self) -> bool:
+        """False: with delta = 0 a pure algorithm is chosen."""
+        return False
+
     def needs_dense(self, schema: Schema, head: Head) -> bool:
         """Return False: the algorithm that is chosen decides."""
         return False
@@ -124,17 +130,22 @@ class Auto(Algorithm):
         Privacy
             Reads public columns, the unit column, weights, names and n only: no cost.
         """
-        if schema.private and head.linear_in is not Linearity.COLUMNS:
+        if budget.delta == 0 and schema.private:
+            raise PrivacyError(
+                "no algorithm protects private columns with delta = 0, which Gaussian noise cannot give. Choose delta "
+                "well below one over the number of records, or leave the private columns out."
+            )
+        if schema.private and head.linear_in is Linearity.NOTHING:
             return Choice(
                 CondDP(),
-                "some columns are private and the head is not linear: it conditions the public columns and clips "
-                "gradients of all",
+                "some columns are private and the head is not linear in fixed features: it conditions the public "
+                "columns and clips gradients of all; with the head wide, CondNewton is usually more accurate",
             )
         if schema.private:
             return Choice(
                 CondNewton(),
-                "the head is linear: curvature along public columns is known exactly, and along private ones it is "
-                "released once",
+                f"the head is linear{'' if head.linear_in is Linearity.COLUMNS else ' in fixed features'}: curvature "
+                "along public columns is known exactly, and along private ones it is released once",
             )
         if budget.delta == 0:
             return Choice(RROnBins(), "delta is 0, which Gaussian noise cannot give")

@@ -13,7 +13,7 @@ from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
 from conddp.data.records import Records
-from conddp.data.scaling import largest_private, scale_bounds, scale_label, scale_private
+from conddp.data.scaling import PrivateSpan, scale_bounds, scale_label, scale_private
 from conddp.data.schema import Schema
 from conddp.errors import PrivacyError
 from conddp.features.feature_map import FeatureMap
@@ -60,8 +60,9 @@ class CondNewton(Algorithm):
     steps, damped according to the known noise. A second distillation takes place at the end. A head that is linear in
     fixed features, such as :class:`~conddp.heads.wide.Wide`, is fitted directly.
 
-    Private columns are supported for linear heads only. Their second moments are released first, with a fifth of the
-    budget, to approximate the Newton step; see :mod:`conddp.newton.private_columns`.
+    Private columns are supported for heads that are linear in the columns or in fixed public features, such as
+    :class:`~conddp.heads.wide.Wide`, and have linear terms. Their second moments are released first, with a fifth of
+    the budget, to approximate the Newton step; see :mod:`conddp.newton.private_columns`.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ class CondNewton(Algorithm):
 
     summary: ClassVar[str] = "noisy Newton steps, all settings chosen by rule"
     page: ClassVar[str] = "cond_newton.md"
-    protects: ClassVar[str] = "label; private columns with a linear head"
+    protects: ClassVar[str] = "label; private columns with the heads linear and wide"
     protects_units: ClassVar[bool] = True
     weighs_records: ClassVar[bool] = True
 
@@ -92,12 +93,12 @@ class CondNewton(Algorithm):
             positive_integer(tangents=self.tangents)
 
     def check(self, schema: Schema, head: Head, neighbouring: Neighbouring, loss: Loss | None = None) -> None:
-        """Raise if a nonlinear head is combined with private columns."""
+        """Raise if private columns are combined with a head that is not linear in fixed features."""
         super().check(schema, head, neighbouring, loss)
-        if schema.private and head.linear_in is not Linearity.COLUMNS:
+        if schema.private and head.linear_in is Linearity.NOTHING:
             raise PrivacyError(
-                f"with private columns CondNewton supports a linear head only, got head={head}. "
-                "Use CondDP, or leave the private columns out."
+                f"with private columns CondNewton supports the heads 'linear' and 'wide', got head={head}. "
+                "Use one of them, or CondDP, or leave the private columns out."
             )
 
     def needs_dense(self, schema: Schema, head: Head) -> bool:
@@ -219,10 +220,8 @@ def _add_private_columns(task: Task, records: Records, public_rows: WhitenedRows
     """Release the second moments of the private columns and append the whitened columns to the public rows."""
     assert records.private is not None
     private = scale_private(records.private, center=task.fit_intercept)
-    largest = [largest_private(each, center=task.fit_intercept) for each in task.schema.private_bounds]
-    moments = release_moments(
-        public_rows, private, np.array(largest), mu=mu, neighbouring=task.neighbouring, curator=task.curator
-    )
+    span = PrivateSpan.of(task.schema.private_domains, center=task.fit_intercept)
+    moments = release_moments(public_rows, private, span, mu=mu, neighbouring=task.neighbouring, curator=task.curator)
     return PrivateRows.of(public_rows, private, moments)
 
 

@@ -68,7 +68,7 @@ class FitRequest:
 
     def __post_init__(self) -> None:
         positive(epsilon=self.epsilon)
-        if self.delta != 0 or not _is_pure(self.algorithm):
+        if self.delta != 0 or ALGORITHMS.resolve(self.algorithm).needs_delta:
             check_delta(self.delta)
         if self.ledger is not None and not isinstance(self.ledger, PrivacyLedger):
             raise ValueError(
@@ -221,8 +221,3 @@ class FitRequest:
             return self.neighbouring
         one_of([relation.value for relation in Neighbouring], neighbouring=self.neighbouring)
         return Neighbouring(self.neighbouring)
-
-
-def _is_pure(algorithm: Any) -> bool:
-    """Whether an algorithm costs no delta, so that none need be given."""
-    return ALGORITHMS.resolve(algorithm).cost(PrivacyBudget(1.0, 1e-6)).delta == 0

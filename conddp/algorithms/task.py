@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from conddp.data.parts import PublicFeatures
 from conddp.data.records import Records
+from conddp.data.scaling import count_private_features
 from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.heads.head import Head
@@ -117,8 +118,8 @@ class Task:
 
     @property
     def num_private(self) -> int:
-        """Number of private columns."""
-        return len(self.schema.private)
+        """Number of features that the private columns are scaled to."""
+        return count_private_features(self.schema.private_domains, center=self.fit_intercept)
 
     @property
     def num_columns(self) -> int:
@@ -181,7 +182,7 @@ class Task:
             parameters,
             self.fit_intercept,
             self.schema.label_bounds,
-            self.schema.private_bounds,
+            self.schema.private_domains,
             self.loss,
         )
 
@@ -220,6 +221,7 @@ class Task:
             self.random_source.seeded,
             self.choice,
             *(("", 0, 0) if self.units is None else (self.units.name, self.units.num_units, self.units.largest)),
+            self.schema.category_columns,
             weighted=self.weights is not None,
         )
         return FitResult(

@@ -75,7 +75,7 @@ class Records:
         """Names, roles and declared ranges of the columns, which are all public."""
         if self.declared is not None:
             return self.declared
-        private = {} if self.private is None else dict(zip(self.private.names, self.private.bounds, strict=True))
+        private = {} if self.private is None else dict(zip(self.private.names, self.private.domains, strict=True))
         return Schema.of(
             label=self.label.name,
             label_bounds=self.label.bounds,

@@ -84,7 +84,7 @@ def fit_released_labels(
         )
     folded = move_parameters(head, parameters, num_private=num_private, source=C)
     after = head.layout(len(C.matrix), num_private)
-    return FittedModel(head, after, folded[0], fit_intercept, bounds, () if private is None else private.bounds)
+    return FittedModel(head, after, folded[0], fit_intercept, bounds, () if private is None else private.domains)
 
 
 def _solve(

@@ -58,6 +58,9 @@ FIRST = {
     "privacy/noise.py": ("tests/test_noise.py", "tests/test_release.py"),
     "privacy/randomness.py": ("tests/test_randomness.py", "tests/test_release.py"),
     "privacy/checkpoint.py": ("tests/test_checkpoint.py",),
+    "data/private_cells.py": ("tests/test_private_cells.py",),
+    "data/scaling.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_whole_fits.py"),
+    "newton/private_columns.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_whole_fits.py"),
     "privacy/selection.py": ("tests/test_selection.py",),
     "algorithms/tuned.py": ("tests/test_tuned.py", "tests/test_unit_ledger.py"),
     "algorithms/algorithm.py": (
@@ -167,8 +170,68 @@ MUTANTS = (
     Mutant(
         "moments: half the sensitivity",
         "newton/private_columns.py",
-        "return private_length * math.sqrt(",
-        "return 0.5 * private_length * math.sqrt(",
+        "return r * x * math.sqrt(",
+        "return 0.5 * r * x * math.sqrt(",
+    ),
+    Mutant(
+        "moments: half the diameter",
+        "newton/private_columns.py",
+        "x = min(diameter / r, 2.0,",
+        "x = min(diameter / r / 2, 2.0,",
+    ),
+    Mutant(
+        "moments: collinear moves forgotten",
+        "newton/private_columns.py",
+        "max(2 - x**2 / 2, (2 - x) ** 2))",
+        "(2 - x**2 / 2))",
+    ),
+    Mutant(
+        "categories: the length of one level forgotten",
+        "data/scaling.py",
+        "return math.sqrt(len(domain) - center)",
+        "return 1.0",
+    ),
+    Mutant(
+        "categories: half the distance between two levels",
+        "data/scaling.py",
+        "moves = (2 * len(each) if isinstance(each, Categories) else 12 for each in domains)",
+        "moves = (len(each) / 2 if isinstance(each, Categories) else 12 for each in domains)",
+    ),
+    Mutant(
+        "categories: undeclared values lie far out",
+        "data/scaling.py",
+        "features = np.vstack([coding, np.zeros(coding.shape[1])])",
+        "features = np.vstack([coding, 2 * coding[0]])",
+    ),
+    Mutant(
+        "categories: levels read off the data",
+        "data/private_cells.py",
+        "values = _read_categories(cells, domain)",
+        "values = _read_categories(cells, Categories(tuple(sorted({str(each) for each in cells.to_list()}))))",
+    ),
+    Mutant(
+        "categories: an undeclared value is refused",
+        "data/private_cells.py",
+        "return NONE_DECLARED if place is None else float(place)",
+        "return math.nan if place is None else float(place)",
+    ),
+    Mutant(
+        "gaps: filled by the mean of the column",
+        "data/private_cells.py",
+        "return np.where(missing, values.dtype.type(fill), values)",
+        "return np.where(missing, np.nanmean(values), values)",
+    ),
+    Mutant(
+        "gaps: a cell in the message",
+        "data/private_cells.py",
+        "f\"column '{column.name}' has gaps, and",
+        "f\"column '{column.name}' has gaps beside {values[~missing][:1]}, and",
+    ),
+    Mutant(
+        "dates: a cell in the message",
+        "data/private_cells.py",
+        "f\"the bounds of column '{column.name}' are dates, but it holds something else.",
+        "f\"the bounds of column '{column.name}' are dates, but it holds {cells[0]}.",
     ),
     Mutant(
         "moments: public rows not cut",
@@ -380,8 +443,8 @@ MUTANTS = (
     Mutant(
         "private columns not clamped",
         "data/scaling.py",
-        "scaled[:, number] = np.clip(column, -largest, largest)",
-        "scaled[:, number] = (private.values[:, number] - origin) / private_unit(bounds)",
+        "scaled[:, start] = np.clip(number, -largest, largest)",
+        "scaled[:, start] = (column - origin) / private_unit(domain)",
     ),
     Mutant(
         "labels clamped to their own extremes",
@@ -755,8 +818,8 @@ MUTANTS = (
     Mutant(
         "moments: private columns taken for centred",
         "algorithms/cond_newton.py",
-        "largest = [largest_private(each, center=task.fit_intercept)",
-        "largest = [largest_private(each, center=True)",
+        "span = PrivateSpan.of(task.schema.private_domains, center=task.fit_intercept)",
+        "span = PrivateSpan.of(task.schema.private_domains, center=True)",
     ),
     Mutant(
         "zero-out: half the move of a label",

@@ -15,6 +15,7 @@ from conddp.algorithms import ALGORITHMS, CondDP, CondNewton, OneShot, PrivateMe
 from conddp.algorithms import tuned as tuned_module
 from conddp.algorithms.algorithm import Algorithm
 from conddp.data import Labels, PrivateFeatures, PublicFeatures, Records, Units
+from conddp.data.scaling import PrivateSpan
 from conddp.features.row_weights import RowWeights
 from conddp.features.whitening import WhitenedRows
 from conddp.heads import Head
@@ -167,7 +168,8 @@ def watch_moments(public: WhitenedRows, private: Any, relation: Neighbouring) ->
             return super().release_gaussian(bounded, **options)
 
     curator = Watching(np.random.default_rng(0), num_records=len(private))
-    release_moments(public, private, np.ones(2), mu=1.0, neighbouring=relation, curator=curator)
+    span = PrivateSpan(2, np.sqrt(2), 2 * np.sqrt(2))
+    release_moments(public, private, span, mu=1.0, neighbouring=relation, curator=curator)
     return seen[0]
 
 
@@ -187,7 +189,7 @@ def replace_one(records: Records, position: int, label: Any, hidden: Any = None)
     if private is not None:
         values = private.values.copy()
         values[position] = np.atleast_2d(hidden)[0]
-        private = PrivateFeatures(values, private.bounds, private.names)
+        private = PrivateFeatures(values, private.domains, private.names)
     return replace(records, private=private, label=Labels(labels, records.label.bounds))
 
 
