@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from conddp._validate import positive_integer
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
@@ -14,6 +15,7 @@ from conddp.algorithms.private_mean import PrivateMean
 from conddp.algorithms.randomized_labels import RROnBins
 from conddp.algorithms.task import Task
 from conddp.data.parts import PublicFeatures
+from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.errors import PrivacyError
@@ -24,6 +26,7 @@ from conddp.newton.schedule import NewtonPlan
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
+from conddp.privacy.transcript import Transcript
 
 __all__ = ["Auto", "Choice"]
 
@@ -71,6 +74,7 @@ class Auto(Algorithm):
     page: ClassVar[str] = "algorithms/auto.md"
     protects: ClassVar[str] = "as its choice"
     protects_units: ClassVar[bool] = True
+    weighs_records: ClassVar[bool] = True
 
     num_simulations: int = 0
 
@@ -97,6 +101,7 @@ class Auto(Algorithm):
             fit_intercept=task.fit_intercept,
             neighbouring=task.neighbouring,
             units=task.units,
+            weights=task.weights,
         )
         algorithm, name = choice.algorithm, type(choice.algorithm).__name__
         algorithm.check(task.schema, task.head, task.neighbouring, task.loss)
@@ -118,11 +123,12 @@ class Auto(Algorithm):
         fit_intercept: bool = True,
         neighbouring: Neighbouring = Neighbouring.REPLACE,
         units: Units | None = None,
+        weights: NDArray[np.float64] | None = None,
     ) -> Choice:
         """Choose the algorithm for these columns, this budget and this head.
 
         Privacy
-            Reads public columns, the unit column, names and n only: no cost.
+            Reads public columns, the unit column, weights, names and n only: no cost.
         """
         if budget.delta == 0 and schema.private:
             raise PrivacyError(
@@ -144,13 +150,35 @@ class Auto(Algorithm):
         if budget.delta == 0:
             return Choice(RROnBins(), "delta is 0, which Gaussian noise cannot give")
         if self.num_simulations:
-            return self._simulate(public, budget, head, fit_intercept, neighbouring, units)
+            return self._simulate(public, budget, head, fit_intercept, neighbouring, units, weights)
         reason = "all features are public, so that curvature is known exactly and only sums of residuals need noise"
         if head.linear_in is Linearity.NOTHING:
             reason += (
                 ": it takes Newton steps on a wide random layer, then Gauss-Newton steps along the head's Jacobian"
             )
         return Choice(CondNewton(), reason)
+
+    def settle(
+        self,
+        records: Records,
+        budget: PrivacyBudget,
+        *,
+        head: Head,
+        fit_intercept: bool,
+        neighbouring: Neighbouring,
+    ) -> "SettledAuto":
+        """Make the choice now, for several fits on the same public columns with this budget each."""
+        choice = self.choose(
+            records.public,
+            records.schema,
+            budget,
+            head,
+            fit_intercept=fit_intercept,
+            neighbouring=neighbouring,
+            units=records.units,
+            weights=records.weights,
+        )
+        return SettledAuto(num_simulations=self.num_simulations, choice=choice)
 
     def _simulate(
         self,
@@ -160,6 +188,7 @@ class Auto(Algorithm):
         fit_intercept: bool,
         neighbouring: Neighbouring,
         units: Units | None,
+        weights: NDArray[np.float64] | None,
     ) -> Choice:
         candidates: dict[str, Algorithm] = {
             f"CondNewton with {num_steps} steps": CondNewton(plan=NewtonPlan(num_steps=num_steps))
@@ -177,9 +206,10 @@ class Auto(Algorithm):
         for family in FAMILIES:
             for seed in range(self.num_simulations):
                 simulated = simulate(public, family, rng, constant=fit_intercept, units=units)
+                records = replace(simulated.records, weights=weights)
                 for name, algorithm in candidates.items():
                     model = algorithm.fit(
-                        simulated.records,
+                        records,
                         budget,
                         head=head,
                         neighbouring=neighbouring,
@@ -199,6 +229,29 @@ class Auto(Algorithm):
             f"{listed} (the mean in units of the residual variance; the worst case over the best candidate's error)"
         )
         return Choice(candidates[best], reason, means, worst)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettledAuto(Auto):
+    """An automatic choice that was made before, so that several fits use the same algorithm.
+
+    Parameters
+    ----------
+    choice : Choice
+        The choice.
+    """
+
+    choice: Choice
+
+    def foresee(
+        self, budget: PrivacyBudget, records: Records, *, head: Head, neighbouring: Neighbouring
+    ) -> Transcript | None:
+        """Return the event of the chosen algorithm."""
+        return self.choice.algorithm.foresee(budget, records, head=head, neighbouring=neighbouring)
+
+    def choose(self, *arguments: Any, **settings: Any) -> Choice:
+        """Return the choice."""
+        return self.choice
 
 
 ALGORITHMS.add("auto", Auto())

@@ -20,6 +20,7 @@ from conddp.features.feature_map import FeatureMap
 from conddp.features.grouped_rows import whiten
 from conddp.features.public_rows import PublicRows
 from conddp.features.random_features import RandomFeatures
+from conddp.features.row_weights import RowWeights
 from conddp.features.whitening import WhitenedRows
 from conddp.heads.head import Head, Linearity
 from conddp.losses import Loss
@@ -80,6 +81,7 @@ class CondNewton(Algorithm):
     page: ClassVar[str] = "cond_newton.md"
     protects: ClassVar[str] = "label; private columns with the heads linear and wide"
     protects_units: ClassVar[bool] = True
+    weighs_records: ClassVar[bool] = True
 
     plan: NewtonPlan = field(default_factory=NewtonPlan)
     width: int = 500
@@ -111,8 +113,8 @@ class CondNewton(Algorithm):
             Gaussian mechanism with parameter :math:`\mu`, accounted exactly
             (:func:`conddp.newton.release.release_residuals`, :func:`conddp.newton.private_columns.release_moments`).
             Public rows and random features are free. Distillation reads released predictions only. The Jacobian of the
-            head depends only on these and on public rows. If units have several records, each release is calibrated to
-            the unit that can move it most, and the records have public weights
+            head depends only on these and on public rows. If units have several records, or records have weights, each
+            release is calibrated to the unit or record that can move it most, and the weights are public
             (:class:`~conddp.features.row_weights.RowWeights`).
         """
         mu = calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
@@ -189,20 +191,23 @@ class CondNewton(Algorithm):
 
 
 def _whiten(task: Task, features: FeatureMap) -> PublicRows:
-    """Whiten the public rows, with weights of the records if units have several of them.
+    """Whiten the public rows, with weights of the records if the user gave some or units have several records.
 
     Rows that private columns or directions of a Jacobian will be appended to are kept in memory, however large.
     """
     transformed = features.transform(task.public)
     extended = task.num_private > 0 or task.head.linear_in is Linearity.NOTHING
     make = WhitenedRows.of if extended else whiten
-    rows = make(transformed, constant=task.fit_intercept)
+    given = None if task.weights is None else RowWeights.give(task.weights)
+    rows = make(transformed, constant=task.fit_intercept, weights=given)
+    if task.repeated_units is None:
+        return rows
     weights = weigh_records(
         task,
         num_directions=rows.num_directions + task.num_private,
         bound_moves=None if task.num_private else rows.bound_moves,
     )
-    return rows if weights is None else make(transformed, constant=task.fit_intercept, weights=weights)
+    return make(transformed, constant=task.fit_intercept, weights=weights)
 
 
 def _require_in_memory(rows: Rows) -> WhitenedRows:
@@ -241,7 +246,7 @@ class _Lesson:
     @classmethod
     def of(cls, task: Task) -> "_Lesson":
         return cls(
-            Student.of(task.head, task.public, constant=task.fit_intercept),
+            Student.of(task.head, task.public, constant=task.fit_intercept, weights=task.weights),
             scale_bounds(task.schema.label_bounds, center=task.fit_intercept),
             task.make_generator("weights"),
         )

@@ -25,7 +25,7 @@ def list_settings(*settings: object) -> list[bytes]:
 
 
 def list_public(records: Records) -> Iterator[bytes]:
-    """Declared bounds and categories, public cells and units. Names of features make no difference to a fit."""
+    """Declared bounds and categories, public cells, units, weights. Names of features make no difference to a fit."""
     label = records.schema.label
     declared = f"Column(name={label.name!r}, role={label.role!r}, bounds={label.bounds!r})"
     yield f"({declared}, {records.schema.private_domains!r})".encode()
@@ -41,6 +41,8 @@ def list_public(records: Records) -> Iterator[bytes]:
     if records.units is not None:
         yield repr(records.units.max_rows).encode()
         yield _to_bytes(records.units.codes)
+    if records.weights is not None:
+        yield b"weights" + _to_bytes(records.weights)
 
 
 def list_private(records: Records) -> Iterator[bytes]:

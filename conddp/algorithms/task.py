@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from conddp.data.parts import PublicFeatures
 from conddp.data.records import Records
@@ -80,6 +81,8 @@ class Task:
     units : Units, optional
         Units of the records, arranged: the records of a unit are side by side. If None, each record is protected on its
         own.
+    weights : array of shape (n,), optional
+        Public weights of the records, of which the largest is 1. If None, all records have the same weight.
     """
 
     name: str
@@ -101,6 +104,7 @@ class Task:
     checkpoint: Checkpoint | None = None
     units: Units | None = None
     unit_digest: str = ""
+    weights: NDArray[np.float64] | None = None
 
     @property
     def repeated_units(self) -> Units | None:
@@ -218,6 +222,7 @@ class Task:
             self.choice,
             *(("", 0, 0) if self.units is None else (self.units.name, self.units.num_units, self.units.largest)),
             self.schema.category_columns,
+            weighted=self.weights is not None,
         )
         return FitResult(
             model,

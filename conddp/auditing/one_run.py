@@ -1,5 +1,6 @@
 """The one-run audit: a single fit in which many labels are decided by coins, and a guess of each coin."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ def audit_one_run(
     coins = np.random.default_rng((seed, 5)).integers(0, 2, size=m).astype(bool)
     bounds, values = records.label.bounds, records.label.values.copy()
     values[canaries] = np.where(coins, bounds.high, bounds.low)
-    planted = Records(records.public, records.private, Labels(values, bounds, records.label.name))
+    planted = replace(records, label=Labels(values, bounds, records.label.name))
     result = algorithm.fit(
         planted,
         budget,

@@ -1,7 +1,7 @@
 """Tables that are hard to protect, and pairs of neighbouring data sets on them. All labels are made up."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -128,4 +128,5 @@ def _replace_private_part(records: Records, position: int, end: float) -> Record
     if hidden is not None:
         moved = [move(domain) for domain in hidden.domains]
         hidden = PrivateFeatures(change(hidden.values, moved), hidden.domains, hidden.names)
-    return Records(records.public, hidden, Labels(change(label.values, move(label.bounds)), label.bounds, label.name))
+    changed = Labels(change(label.values, move(label.bounds)), label.bounds, label.name)
+    return replace(records, private=hidden, label=changed)

@@ -8,6 +8,7 @@ from conddp.data.private_cells import read_cells, read_private
 from conddp.data.public_table import PublicTable
 from conddp.data.readers import read_column_names, read_column_types, read_table, stream_table
 from conddp.data.records import Records
+from conddp.data.sample_weights import read_weights
 from conddp.data.scaling import (
     PrivateSpan,
     bound_label_move,
@@ -53,6 +54,7 @@ __all__ = [
     "read_cells",
     "read_private",
     "read_table",
+    "read_weights",
     "stream_table",
     "require_public",
     "restore_label",

@@ -45,6 +45,8 @@ class Guarantee:
     remark : str
         What cannot be checked of a model that was saved in an old format, and how its noise was drawn. The text starts
         with it. Empty for every new fit.
+    weighted : bool
+        Whether the records had weights, which are treated as public.
     """
 
     budget: PrivacyBudget
@@ -62,6 +64,7 @@ class Guarantee:
     records_per_unit: int = 0
     category_columns: tuple[str, ...] = ()
     remark: str = ""
+    weighted: bool = False
 
     @property
     def epsilon(self) -> float:
@@ -126,6 +129,7 @@ class Guarantee:
         more = f" and {len(self.public_columns) - 6} more" if len(self.public_columns) > 6 else ""
         public = f"the public columns {columns}{more}, " if self.public_columns else ""
         public += f"the values of '{self.unit}', " if self.unit else ""
+        public += "the weights of the records, " if self.weighted else ""
         return (
             f"Not covered: {public}the number of records and the declared ranges"
             f"{' and categories' if self.category_columns else ''}, which are treated as public; "

@@ -47,6 +47,8 @@ WATCHING = (
     "tests/test_estimators.py",
     "tests/test_seeded_fits.py",
     "tests/test_units.py",
+    "tests/test_weights.py",
+    "tests/test_several.py",
 )
 
 
@@ -94,6 +96,10 @@ FIRST = {
     "features/grouped_rows.py": ("tests/privacy/test_grouped_rows.py", "tests/test_sparse.py"),
     "features/conditioned_rows.py": ("tests/privacy/test_grouped_rows.py", "tests/test_sparse.py"),
     "data/units.py": ("tests/privacy/test_units.py",),
+    "data/records.py": ("tests/privacy/test_weights.py", "tests/test_weights.py"),
+    "features/row_weights.py": ("tests/privacy/test_weights.py", "tests/test_weights.py"),
+    "algorithms/several.py": ("tests/test_several.py",),
+    "algorithms/request.py": ("tests/test_several.py",),
 }
 
 
@@ -536,6 +542,108 @@ MUTANTS = (
         "algorithms/algorithm.py",
         "chain(settings, list_public(records), list_private(records))",
         "chain(list_public(records), list_private(records))",
+    ),
+    Mutant(
+        "weights: the mean weight in the sensitivity of a step",
+        "newton/release.py",
+        "self.query.square_weight * self.query.clip_norm) * weights).max())",
+        "self.query.square_weight * self.query.clip_norm) * weights.mean()).max())",
+    ),
+    Mutant(
+        "weights: the mean square of a record costs nothing",
+        "newton/release.py",
+        "(np.hypot(moves, self.query.square_weight * self.query.clip_norm) * weights)",
+        "(np.hypot(moves, 0.0) * weights)",
+    ),
+    Mutant(
+        "weights: a unit counts as its average record",
+        "features/row_weights.py",
+        "return float(self.unit_totals.max())",
+        "return float(self.values.mean())",
+    ),
+    Mutant(
+        "weights: those of the user are forgotten in the sum",
+        "features/row_weights.py",
+        "return values if self.of_records is None else values * self.of_records",
+        "return values",
+    ),
+    Mutant(
+        "weights: those of the user count twice in the sum of gradients",
+        "training/loop.py",
+        "xp.asarray(weights.values, dtype=parameters.dtype)",
+        "xp.asarray(np.sqrt(weights.values), dtype=parameters.dtype)",
+    ),
+    Mutant(
+        "weights: moments of private columns without them",
+        "newton/private_columns.py",
+        "scaled = block if weights is None else block * weights.values[span, None]",
+        "scaled = block",
+    ),
+    Mutant(
+        "weights: a score bounded by the mean weight",
+        "algorithms/tuned.py",
+        "sensitivity = LARGEST_RESIDUAL**2 * float(totals.max())",
+        "sensitivity = LARGEST_RESIDUAL**2 * float(totals.mean())",
+    ),
+    Mutant(
+        "weights: records and weights out of step",
+        "data/records.py",
+        "weights=None if self.weights is None else self.weights[index],",
+        "weights=None if self.weights is None else self.weights[: len(index)],",
+    ),
+    Mutant(
+        "weights: taken by algorithms that do not use them",
+        "algorithms/algorithm.py",
+        "        if records.weights is not None:\n            self.check_weights()\n",
+        "",
+    ),
+    Mutant(
+        "weights: not named as public",
+        "privacy/guarantee.py",
+        'public += "the weights of the records, " if self.weighted else ""',
+        "pass",
+    ),
+    Mutant(
+        "weights make no difference to the noise of a seeded fit",
+        "algorithms/identity.py",
+        'yield b"weights" + _to_bytes(records.weights)',
+        'yield b"weights"',
+    ),
+    Mutant(
+        "several labels: the whole budget for each",
+        "algorithms/several.py",
+        "    if number == 1 or math.isinf(whole.epsilon):",
+        "    if True:",
+    ),
+    Mutant(
+        "several labels: one event stands for all",
+        "algorithms/several.py",
+        "joint = JointCost.of([(algorithm.cost(part), event)] * number, neighbouring)",
+        "joint = JointCost.of([(algorithm.cost(part), event)], neighbouring)",
+    ),
+    Mutant(
+        "several labels: refused one by one",
+        "algorithms/request.py",
+        "        ledger.check(what, whole, neighbouring, event=event, table=table, unit=unit)\n",
+        "",
+    ),
+    Mutant(
+        "several labels: the whole of delta for each",
+        "algorithms/several.py",
+        "equal = PrivacyBudget(budget.epsilon / number, budget.delta / number)",
+        "equal = PrivacyBudget(budget.epsilon / number, budget.delta)",
+    ),
+    Mutant(
+        "several labels: a ledger of its own for each",
+        "algorithms/request.py",
+        "ledger=ledger,\n                    callback=callback,\n                )\n                results",
+        "callback=callback,\n                )\n                results",
+    ),
+    Mutant(
+        "several labels: later fits do not count them",
+        "algorithms/request.py",
+        "warn_of_joint_cost(LedgerEntry(what, whole, event=event), table, neighbouring, stacklevel=3)",
+        "pass",
     ),
     Mutant(
         "units make no difference to the noise of a seeded fit",
