@@ -198,7 +198,7 @@ def test_directions_that_are_added_half_way_are_learned_and_the_others_kept(rng:
         add_directions=add_directions,
     )
     (before,) = calls
-    assert run.rows.values.shape == (4000, 9)
+    assert isinstance(run.rows, WhitenedRows) and run.rows.values.shape == (4000, 9)
     assert len(run.coefficients) == len(run.posterior.variance) == 9
     exact = run.rows.values.T @ label / 4000
     assert before == pytest.approx(exact[:6], abs=0.01)  # known before there were others

@@ -13,11 +13,14 @@ from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
 from conddp.data.records import Records
-from conddp.data.scaling import largest_private, scale_bounds, scale_label, scale_private
+from conddp.data.scaling import PrivateSpan, scale_bounds, scale_label, scale_private
 from conddp.data.schema import Schema
 from conddp.errors import PrivacyError
 from conddp.features.feature_map import FeatureMap
+from conddp.features.grouped_rows import whiten
+from conddp.features.public_rows import PublicRows
 from conddp.features.random_features import RandomFeatures
+from conddp.features.row_weights import RowWeights
 from conddp.features.whitening import WhitenedRows
 from conddp.heads.head import Head, Linearity
 from conddp.losses import Loss
@@ -57,8 +60,9 @@ class CondNewton(Algorithm):
     steps, damped according to the known noise. A second distillation takes place at the end. A head that is linear in
     fixed features, such as :class:`~conddp.heads.wide.Wide`, is fitted directly.
 
-    Private columns are supported for linear heads only. Their second moments are released first, with a fifth of the
-    budget, to approximate the Newton step; see :mod:`conddp.newton.private_columns`.
+    Private columns are supported for heads that are linear in the columns or in fixed public features, such as
+    :class:`~conddp.heads.wide.Wide`, and have linear terms. Their second moments are released first, with a fifth of
+    the budget, to approximate the Newton step; see :mod:`conddp.newton.private_columns`.
 
     Parameters
     ----------
@@ -75,8 +79,9 @@ class CondNewton(Algorithm):
 
     summary: ClassVar[str] = "noisy Newton steps, all settings chosen by rule"
     page: ClassVar[str] = "cond_newton.md"
-    protects: ClassVar[str] = "label; private columns with a linear head"
+    protects: ClassVar[str] = "label; private columns with the heads linear and wide"
     protects_units: ClassVar[bool] = True
+    weighs_records: ClassVar[bool] = True
 
     plan: NewtonPlan = field(default_factory=NewtonPlan)
     width: int = 500
@@ -88,13 +93,17 @@ class CondNewton(Algorithm):
             positive_integer(tangents=self.tangents)
 
     def check(self, schema: Schema, head: Head, neighbouring: Neighbouring, loss: Loss | None = None) -> None:
-        """Raise if a nonlinear head is combined with private columns."""
+        """Raise if private columns are combined with a head that is not linear in fixed features."""
         super().check(schema, head, neighbouring, loss)
-        if schema.private and head.linear_in is not Linearity.COLUMNS:
+        if schema.private and head.linear_in is Linearity.NOTHING:
             raise PrivacyError(
-                f"with private columns CondNewton supports a linear head only, got head={head}. "
-                "Use CondDP, or leave the private columns out."
+                f"with private columns CondNewton supports the heads 'linear' and 'wide', got head={head}. "
+                "Use one of them, or CondDP, or leave the private columns out."
             )
+
+    def needs_dense(self, schema: Schema, head: Head) -> bool:
+        """Return whether the head is not linear in the columns, or there are private columns."""
+        return bool(schema.private) or head.linear_in is not Linearity.COLUMNS
 
     def run(self, task: Task) -> FitResult:
         r"""Take noisy Newton steps, and distil the result into nonlinear heads.
@@ -104,8 +113,8 @@ class CondNewton(Algorithm):
             Gaussian mechanism with parameter :math:`\mu`, accounted exactly
             (:func:`conddp.newton.release.release_residuals`, :func:`conddp.newton.private_columns.release_moments`).
             Public rows and random features are free. Distillation reads released predictions only. The Jacobian of the
-            head depends only on these and on public rows. If units have several records, each release is calibrated to
-            the unit that can move it most, and the records have public weights
+            head depends only on these and on public rows. If units have several records, or records have weights, each
+            release is calibrated to the unit or record that can move it most, and the weights are public
             (:class:`~conddp.features.row_weights.RowWeights`).
         """
         mu = calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
@@ -132,7 +141,8 @@ class CondNewton(Algorithm):
 
         rows: Rows = public_rows
         if task.num_private:
-            rows = _add_private_columns(task, records, public_rows, mu=mu * math.sqrt(MOMENT_FRACTION))
+            in_memory = _require_in_memory(public_rows)
+            rows = _add_private_columns(task, records, in_memory, mu=mu * math.sqrt(MOMENT_FRACTION))
             mu *= math.sqrt(1 - MOMENT_FRACTION)
         lesson = _Lesson.of(task) if task.head.linear_in is Linearity.NOTHING else None
         course: list[NDArray[np.float64]] = []
@@ -180,36 +190,47 @@ class CondNewton(Algorithm):
         return max(1, min(number, num_records // 4, int(LARGEST_FEATURES / num_records)))
 
 
-def _whiten(task: Task, features: FeatureMap) -> WhitenedRows:
-    """Whiten the public rows, with weights of the records if units have several of them."""
+def _whiten(task: Task, features: FeatureMap) -> PublicRows:
+    """Whiten the public rows, with weights of the records if the user gave some or units have several records.
+
+    Rows that private columns or directions of a Jacobian will be appended to are kept in memory, however large.
+    """
     transformed = features.transform(task.public)
-    rows = WhitenedRows.of(transformed, constant=task.fit_intercept)
+    extended = task.num_private > 0 or task.head.linear_in is Linearity.NOTHING
+    make = WhitenedRows.of if extended else whiten
+    given = None if task.weights is None else RowWeights.give(task.weights)
+    rows = make(transformed, constant=task.fit_intercept, weights=given)
+    if task.repeated_units is None:
+        return rows
     weights = weigh_records(
         task,
         num_directions=rows.num_directions + task.num_private,
-        rows=None if task.num_private else rows.values,
+        bound_moves=None if task.num_private else rows.bound_moves,
     )
-    return rows if weights is None else WhitenedRows.of(transformed, constant=task.fit_intercept, weights=weights)
+    return make(transformed, constant=task.fit_intercept, weights=weights)
+
+
+def _require_in_memory(rows: Rows) -> WhitenedRows:
+    """Return rows that :func:`_whiten` has kept in memory."""
+    assert isinstance(rows, WhitenedRows)
+    return rows
 
 
 def _add_private_columns(task: Task, records: Records, public_rows: WhitenedRows, *, mu: float) -> PrivateRows:
     """Release the second moments of the private columns and append the whitened columns to the public rows."""
     assert records.private is not None
     private = scale_private(records.private, center=task.fit_intercept)
-    largest = [largest_private(each, center=task.fit_intercept) for each in task.schema.private_bounds]
-    moments = release_moments(
-        public_rows, private, np.array(largest), mu=mu, neighbouring=task.neighbouring, curator=task.curator
-    )
+    span = PrivateSpan.of(task.schema.private_domains, center=task.fit_intercept)
+    moments = release_moments(public_rows, private, span, mu=mu, neighbouring=task.neighbouring, curator=task.curator)
     return PrivateRows.of(public_rows, private, moments)
 
 
-def _choose_start(task: Task, public_rows: WhitenedRows, num_directions: int) -> NDArray[np.float64]:
+def _choose_start(task: Task, public_rows: PublicRows, num_directions: int) -> NDArray[np.float64]:
     """Coefficients that predict the midpoint of the label range; a least-squares fit if there is no constant."""
     start = np.zeros(num_directions)
     if not task.fit_intercept:
         low, high = scale_bounds(task.schema.label_bounds, center=False)
-        weights = None if public_rows.weights is None else public_rows.weights.values
-        offset = public_rows.values.mean(axis=0) if weights is None else np.average(public_rows.values, 0, weights)
+        offset = public_rows.compute_mean()
         start[: len(offset)] = (low + high) / 2 * offset
     return start
 
@@ -225,23 +246,24 @@ class _Lesson:
     @classmethod
     def of(cls, task: Task) -> "_Lesson":
         return cls(
-            Student.of(task.head, task.public, constant=task.fit_intercept),
+            Student.of(task.head, task.public, constant=task.fit_intercept, weights=task.weights),
             scale_bounds(task.schema.label_bounds, center=task.fit_intercept),
             task.make_generator("weights"),
         )
 
-    def add_directions(self, rows: WhitenedRows, at_most: int) -> Callable[[NDArray[np.float64]], WhitenedRows]:
+    def add_directions(self, rows: PublicRows, at_most: int) -> Callable[[NDArray[np.float64]], WhitenedRows]:
         """Make a callback that distils the current predictions and returns the tangent directions of the head."""
 
         def add(coefficients: NDArray[np.float64]) -> WhitenedRows:
-            self.student.learn(np.clip(rows.values @ coefficients, *self.label_range), self.rng)
-            return self.student.compute_tangents(rows, at_most=at_most)
+            self.student.learn(np.clip(rows.predict(coefficients), *self.label_range), self.rng)
+            return self.student.compute_tangents(_require_in_memory(rows), at_most=at_most)
 
         return add
 
     def finish(self, run: NewtonRun) -> NDArray[np.float64]:
         """Distil the final predictions and return the parameters in terms of the original public columns."""
-        self.student.learn(np.clip(run.rows.values @ run.coefficients, *self.label_range), self.rng)
+        predictions = _require_in_memory(run.rows).predict(run.coefficients)
+        self.student.learn(np.clip(predictions, *self.label_range), self.rng)
         return self.student.export()
 
 
@@ -259,9 +281,7 @@ def _diagnose(model: FittedModel, rows: Rows, run: NewtonRun, course: list[NDArr
     """Diagnostics of a run. Rows have unit second moments, so distances of coefficients are those of predictions."""
     width = model.label_bounds.width
     deviations: tuple[float, ...] = ()
-    if model.head.linear_in is Linearity.COLUMNS and isinstance(
-        rows, WhitenedRows
-    ):  # private whitening is itself noisy
+    if model.head.linear_in is Linearity.COLUMNS and isinstance(rows, PublicRows):  # private whitening is noisy itself
         covariance = (rows.matrix * run.posterior.variance) @ rows.matrix.T
         deviations = tuple(model.compute_linear_deviations(covariance).tolist())
     return Diagnostics(

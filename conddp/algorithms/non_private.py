@@ -6,6 +6,8 @@ from typing import ClassVar
 
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.task import Task
+from conddp.data.schema import Schema
+from conddp.heads.head import Head, Linearity
 from conddp.models.result import FitResult
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.transcript import Transcript, UnprotectedRelease
@@ -25,10 +27,15 @@ class NonPrivate(Algorithm):
     page: ClassVar[str] = "algorithms/reference_points.md"
     protects: ClassVar[str] = "nothing"
     ignores_units: ClassVar[bool] = True
+    weighs_records: ClassVar[bool] = True
 
     def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
         """Return an infinite cost, regardless of the budget."""
         return PrivacyBudget(math.inf, 0.0)
+
+    def needs_dense(self, schema: Schema, head: Head) -> bool:
+        """Return whether the head is not linear in the columns."""
+        return head.linear_in is not Linearity.COLUMNS
 
     def run(self, task: Task) -> FitResult:
         """Train without noise.
@@ -47,6 +54,7 @@ class NonPrivate(Algorithm):
             fit_intercept=task.fit_intercept,
             rng=task.make_generator("weights"),
             private=records.private,
+            weights=task.weights,
         )
         note = "it was trained on labels and private columns without any noise, as a reference point."
         return task.finish(model, {}, note=note)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ from conddp.data.units import Units
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.noise_shape import compute_noise_shape, compute_unit_noise_shape
 from conddp.features.spectrum import Spectrum
-from conddp.features.unit_moves import bound_largest_move
+from conddp.features.unit_moves import bound_largest_move, bound_moves_of_rows
 from conddp.heads.folding import move_parameters
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.result import FitResult
@@ -52,6 +53,7 @@ class OneShot(Algorithm):
     labels_only: ClassVar[bool] = True
     linear_only: ClassVar[bool] = True
     protects_units: ClassVar[bool] = True
+    weighs_records: ClassVar[bool] = True
 
     noise: Literal["optimal", "spherical"] = "optimal"
     shrink: bool = True
@@ -67,14 +69,15 @@ class OneShot(Algorithm):
             A label of unit width changes the sum by at most :math:`\max_i \|v_i\|` under REPLACE, and by half as much
             under ZERO_OUT, where the centred label of a record is set to zero.
 
-            With units, row i has a public weight :math:`a_i`. If all labels of a unit change, the sum moves by
+            With units or weights of the user, row i has a public weight :math:`a_i`. If all labels of a unit (or the
+            label of a record, which is then a unit) change, the sum moves by
             :math:`\sum_i t_i a_i v_i` with :math:`|t_i| \le 1` (or 1/2), whose length
             :func:`~conddp.features.unit_moves.bound_largest_move` bounds.
         """
         n, bounds = float(task.num_records), task.schema.label_bounds
         C = ConditioningMatrix.from_spectrum(Spectrum.of(task.public, constant=task.fit_intercept))
         Z = C.transform(task.public)
-        weights = weigh_records(task, num_directions=Z.shape[1], rows=Z)
+        weights = weigh_records(task, num_directions=Z.shape[1], bound_moves=partial(bound_moves_of_rows, Z))
         if weights is not None:
             C = C.reweight(task.public, weights.values)
             Z = C.transform(task.public) * weights.values[:, None]

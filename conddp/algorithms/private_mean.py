@@ -12,6 +12,8 @@ from conddp.algorithms.weighting import describe_weights, weigh_records
 from conddp.data.parts import Labels
 from conddp.data.passes import run_pass
 from conddp.data.scaling import bound_label_move, scale_label
+from conddp.data.schema import Schema
+from conddp.heads.head import Head
 from conddp.models.result import FitResult
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.events import make_gaussian_event
@@ -29,14 +31,19 @@ class PrivateMean(Algorithm):
     protects: ClassVar[str] = "label"
     linear_only: ClassVar[bool] = True
     protects_units: ClassVar[bool] = True
+    weighs_records: ClassVar[bool] = True
+
+    def needs_dense(self, schema: Schema, head: Head) -> bool:
+        """Return False: no feature is read."""
+        return False
 
     def run(self, task: Task) -> FitResult:
         """Release the mean label.
 
         Privacy
             One Gaussian release of the sum of labels, each scaled to a range of unit width. Its sensitivity is 1 under
-            REPLACE and 1/2 under ZERO_OUT. No feature is read, public or private. With units, labels have public
-            weights, and the sensitivity is multiplied by the largest sum of the weights of a unit.
+            REPLACE and 1/2 under ZERO_OUT. No feature is read, public or private. With units or weights of the user,
+            labels have public weights, and the sensitivity is multiplied by the largest sum of the weights of a unit.
         """
         if not task.fit_intercept:
             raise ValueError(f"{task.name} fits an intercept and nothing else, got fit_intercept=False.")

@@ -138,7 +138,7 @@ def _check_samples(
     if all(question.sampling_probability == 1.0 for question in heard):
         return []
     head = settings["head"]
-    layout = head.layout(records.public.values.shape[1], 0)
+    layout = head.layout(records.public.shape[1], 0)
     starts = [head.initialize(layout, np.random.default_rng(each)) for each in (0, 1)]
     if not np.array_equal(starts[0], starts[1]):
         return []

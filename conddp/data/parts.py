@@ -5,21 +5,26 @@ A function that must not cost any budget takes :class:`PublicFeatures`, so it ca
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, time, timedelta
-from typing import Any
+from typing import Any, cast
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
 
 from conddp.bounds import Bounds
+from conddp.categories import Categories
 from conddp.errors import PrivateDataLeak, SchemaError
 
 __all__ = [
+    "Domain",
     "Labels",
     "PrivateFeatures",
     "PublicFeatures",
+    "SparseMatrix",
     "as_column",
     "as_matrix",
     "as_numbers",
@@ -27,6 +32,10 @@ __all__ = [
 ]
 
 Matrix = NDArray[np.floating[Any]]
+Domain = Bounds | Categories  # what is declared of a private column
+SparseMatrix = csr_array[np.float64, tuple[int, int]]
+
+LARGEST_DENSE = 2**28  # cells of a sparse matrix that may be expanded: 2 GB
 
 GAP_CURE = "Impute or drop such records by a rule that does not depend on private values."
 LABEL_CURE = (
@@ -148,15 +157,14 @@ def as_column(
     return as_numbers(series.to_numpy(), what=what, finite=finite, gaps=gaps, cure=cure)
 
 
-@dataclass(frozen=True)
 class PublicFeatures:
-    """Public columns as an array of shape (n, d). Reading them costs nothing.
+    """Public columns, shape (n, d), as an array or as a sparse matrix. Reading them costs nothing.
 
     Parameters
     ----------
-    values : array of shape (n, d)
-        The features.
-    names : tuple of str
+    values : array of shape (n, d), or SciPy sparse matrix or array
+        The features. A sparse matrix of any format is stored as CSR.
+    names : sequence of str
         Their names; x0, x1, ... if empty.
     groups : array of shape (d,), optional
         Number of the group of each feature, such as the indicators of one category. Features of a group are scaled by
@@ -166,23 +174,78 @@ class PublicFeatures:
     --------
     >>> PublicFeatures([[1, 2], [3, 4]])
     PublicFeatures(2 records, columns x0, x1)
+    >>> from scipy.sparse import eye_array
+    >>> PublicFeatures(eye_array(3), ["a", "b", "c"]).values[0].tolist()
+    [1.0, 0.0, 0.0]
     """
 
-    values: Matrix
-    names: tuple[str, ...] = ()
-    groups: NDArray[np.intp] | None = None
+    names: tuple[str, ...]
+    groups: NDArray[np.intp] | None
+    _matrix: "Matrix | SparseMatrix"
+    _dense: Matrix | None
 
-    def __post_init__(self) -> None:
-        _set_matrix(self, "public")
-        if self.groups is not None and np.shape(self.groups) != self.values.shape[1:]:
-            raise SchemaError(f"expected one group for each of {self.values.shape[1]} public columns.")
+    def __init__(self, values: Any, names: Sequence[str] = (), groups: NDArray[np.intp] | None = None) -> None:
+        if issparse(values):
+            self._matrix, self.names = _as_named_csr(values, names)
+            self._dense = None
+        else:
+            array, self.names = _as_named_matrix(values, names, "public")
+            self._matrix = self._dense = array
+        self.groups = groups
+        if groups is not None and np.shape(groups) != self.shape[1:]:
+            raise SchemaError(f"expected one group for each of {self.shape[1]} public columns.")
+
+    @property
+    def matrix(self) -> "Matrix | SparseMatrix":
+        """Columns as they are stored: an array or a CSR matrix. Both support ``@`` and slices of rows."""
+        return self._matrix
+
+    @property
+    def sparse(self) -> SparseMatrix | None:
+        """Columns as a CSR matrix in canonical form, if they are stored as one; otherwise None."""
+        return self._matrix if isinstance(self._matrix, csr_array) else None
+
+    @property
+    def values(self) -> Matrix:
+        """Columns as an array. A sparse matrix is expanded and kept, if it is not too large.
+
+        Raises
+        ------
+        SchemaError
+            If a sparse matrix has more than 2**28 cells.
+        """
+        if self._dense is None:
+            self.check_dense()
+            self._dense = self.get_block(slice(None))
+        return self._dense
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of records n and of columns d."""
+        n, d = self._matrix.shape
+        return int(n), int(d)
+
+    def get_block(self, span: slice) -> Matrix:
+        """Return a block of records as an array. Only this block of a sparse matrix is expanded."""
+        block = self._matrix[span]
+        return np.asarray(block.toarray() if isinstance(block, csr_array) else block)
+
+    def check_dense(self) -> None:
+        """Raise a :class:`SchemaError` if a sparse matrix is too large to be expanded to an array."""
+        n, d = self.shape
+        if self.sparse is not None and n * d > LARGEST_DENSE:
+            raise SchemaError(
+                f"the public features are a sparse matrix of {n:,} x {d:,}, and this algorithm or head needs all cells "
+                f"in memory: {8 * n * d / 1e9:,.0f} GB, where {8 * LARGEST_DENSE / 1e9:,.1f} GB are allowed. Use a "
+                "linear head with CondNewton (public columns only), CondDP, SwitchCondDP or DPSGD, or fewer columns."
+            )
 
     def __len__(self) -> int:
-        return len(self.values)
+        return self.shape[0]
 
     def __getitem__(self, index: Any) -> "PublicFeatures":
-        """Select records by slice or by positions."""
-        return PublicFeatures(self.values[index], self.names, self.groups)
+        """Select records by slice or by positions. Sparse features stay sparse."""
+        return PublicFeatures(self._matrix[index], self.names, self.groups)
 
     def __repr__(self) -> str:
         return _describe(self)
@@ -190,13 +253,24 @@ class PublicFeatures:
 
 @dataclass(frozen=True)
 class PrivateFeatures:
-    """Private columns as an array of shape (n, d), with declared bounds. The repr never shows a value.
+    """Private columns as an array of shape (n, d), with declared bounds or categories. The repr never shows a value.
 
-    Infinite values are clamped to the bounds at once; other values outside are clamped by the algorithms.
+    Infinite numbers are clamped to the bounds at once; other numbers outside are clamped by the algorithms. The value
+    of a category is its place among the declared ones, counted from 0. Anything else is stored as -1 and stands for
+    none of them.
+
+    Parameters
+    ----------
+    values : array of shape (n, d)
+        Numbers, and places of categories.
+    domains : tuple of Bounds or Categories
+        What is declared of each column.
+    names : tuple of str
+        Names of the columns.
     """
 
     values: Matrix = field(repr=False)
-    bounds: tuple[Bounds, ...]
+    domains: tuple[Domain, ...]
     names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -204,17 +278,23 @@ class PrivateFeatures:
 
     def __getitem__(self, index: Any) -> "PrivateFeatures":
         """Select records by slice or by positions."""
-        return PrivateFeatures(self.values[index], self.bounds, self.names)
+        return PrivateFeatures(self.values[index], self.domains, self.names)
 
     def __post_init__(self) -> None:
-        _set_matrix(self, "private")
-        if len(self.bounds) != self.values.shape[1]:
+        values, names = _as_named_matrix(self.values, self.names, "private")
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "domains", tuple(self.domains))
+        if len(self.domains) != self.values.shape[1]:
             raise SchemaError(
-                f"expected one pair of bounds for each of {self.values.shape[1]} private columns, "
-                f"got {len(self.bounds)}."
+                f"expected bounds or categories for each of {self.values.shape[1]} private columns, "
+                f"got {len(self.domains)}."
             )
-        if np.isinf(self.values).any():
-            columns = [_clamp_infinite(self.values[:, place], bounds) for place, bounds in enumerate(self.bounds)]
+        if any(isinstance(domain, Categories) for domain in self.domains) or np.isinf(self.values).any():
+            columns = [
+                _read_places(column, domain) if isinstance(domain, Categories) else _clamp_infinite(column, domain)
+                for column, domain in zip(self.values.T, self.domains, strict=True)
+            ]
             object.__setattr__(self, "values", np.column_stack(columns))
 
     def __repr__(self) -> str:
@@ -257,35 +337,65 @@ def require_public(value: object, *, function: str) -> PublicFeatures:
     return value
 
 
-def _set_matrix(part: PublicFeatures | PrivateFeatures, role: str) -> None:
-    """Validate and store the values and names of a feature block."""
+def _as_named_matrix(array: Any, names: Sequence[str], role: str) -> tuple[Matrix, tuple[str, ...]]:
+    """Validate the values and names of a feature block."""
     finite = role == "public"
-    array = part.values
     if not isinstance(array, np.ndarray):
         array = as_numbers(array, what=f"{role} features", finite=finite)
-    if array.ndim != 2:
-        raise SchemaError(f"{role} features must have shape (n, d), got an array with {array.ndim} dimensions.")
-    if len(array) == 0:
-        raise SchemaError(f"{role} features have no records.")
-    letter = "x" if role == "public" else "q"  # so that default names of public and private columns differ
-    names = tuple(part.names) or tuple(f"{letter}{j}" for j in range(array.shape[1]))
-    if len(names) != array.shape[1]:
-        raise SchemaError(f"expected one name for each of {array.shape[1]} {role} columns, got {len(names)}.")
-    if len(set(names)) < len(names):
-        raise SchemaError(f"{role} columns must have different names.")
-    object.__setattr__(part, "names", names)
+    names = _check_names(role, names, array.shape)
     try:
-        object.__setattr__(part, "values", as_numbers(array, what=f"{role} features", finite=finite))
+        return as_numbers(array, what=f"{role} features", finite=finite), names
     except SchemaError:
         for name, column in zip(names, array.T, strict=True):
             as_numbers(column, what=f"{role} column '{name}'", finite=finite)
         raise
 
 
+def _check_names(role: str, names: Sequence[str], shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Names of the columns of an array of this shape; made up if there are none."""
+    if len(shape) != 2:
+        raise SchemaError(f"{role} features must have shape (n, d), got an array with {len(shape)} dimensions.")
+    if shape[0] == 0:
+        raise SchemaError(f"{role} features have no records.")
+    letter = "x" if role == "public" else "q"  # so that default names of public and private columns differ
+    names = tuple(names) or tuple(f"{letter}{j}" for j in range(shape[1]))
+    if len(names) != shape[1]:
+        raise SchemaError(f"expected one name for each of {shape[1]} {role} columns, got {len(names)}.")
+    if len(set(names)) < len(names):
+        raise SchemaError(f"{role} columns must have different names.")
+    return names
+
+
+def _as_named_csr(values: Any, names: Sequence[str]) -> tuple[SparseMatrix, tuple[str, ...]]:
+    """Convert a sparse matrix to CSR with sorted positions, each once, and without zeros; never in place."""
+    names = _check_names("public", names, values.shape)
+    if values.dtype.kind not in "fiub":
+        as_numbers(np.zeros(1, dtype=values.dtype), what="public features")  # says what is wrong with the type
+        raise SchemaError(f"public features must hold numbers, got a sparse matrix of {values.dtype}.")
+    matrix = csr_array(values)
+    if not matrix.has_canonical_format:
+        matrix = csr_array(values, copy=True)
+        matrix.sum_duplicates()
+    matrix = matrix.astype(np.float64, copy=False)
+    if not np.isfinite(matrix.data).all():
+        position = int(matrix.indices[~np.isfinite(matrix.data)].min())
+        as_numbers([np.nan], what=f"public column '{names[position]}'")
+    if not matrix.data.all():
+        matrix = matrix.copy()
+        matrix.eliminate_zeros()
+    return cast("SparseMatrix", matrix), names
+
+
 def _clamp_infinite(values: Matrix, bounds: Bounds) -> Matrix:
     """Replace infinite values by the bound that they exceed."""
     infinite = np.isinf(values)
     return np.where(infinite, bounds.clamp(values), values) if infinite.any() else values
+
+
+def _read_places(values: Matrix, categories: Categories) -> Matrix:
+    """Replace everything that is not the place of a category by -1."""
+    known = (values >= 0) & (values < len(categories)) & (values == np.floor(values))
+    return np.where(known, values, -1.0).astype(values.dtype, copy=False)
 
 
 def _describe(part: PublicFeatures | PrivateFeatures) -> str:

@@ -1,9 +1,12 @@
 """Transformations of public columns at no privacy cost: encoding, spectrum, conditioning, whitening, hidden units."""
 
+from conddp.features.conditioned_rows import ConditionedRows
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.encoding import Encoding
 from conddp.features.feature_map import FeatureMap, IdentityMap
+from conddp.features.grouped_rows import GroupedRows, whiten
 from conddp.features.noise_shape import compute_noise_shape
+from conddp.features.public_rows import PublicRows
 from conddp.features.random_features import RandomFeatures
 from conddp.features.reading import read_features, read_records
 from conddp.features.spectrum import Spectrum
@@ -11,10 +14,13 @@ from conddp.features.standardization import Standardization
 from conddp.features.whitening import WhitenedRows
 
 __all__ = [
+    "ConditionedRows",
     "ConditioningMatrix",
     "Encoding",
     "FeatureMap",
+    "GroupedRows",
     "IdentityMap",
+    "PublicRows",
     "RandomFeatures",
     "Spectrum",
     "Standardization",
@@ -22,4 +28,5 @@ __all__ = [
     "compute_noise_shape",
     "read_features",
     "read_records",
+    "whiten",
 ]

@@ -14,9 +14,10 @@ from numpy.typing import DTypeLike, NDArray
 from conddp._validate import in_range
 from conddp.data.parts import PublicFeatures, require_public
 from conddp.errors import SchemaError
+from conddp.features.conditioned_rows import ConditionedRows
 from conddp.features.noise_shape import compute_noise_shape
 from conddp.features.spectrum import Spectrum
-from conddp.features.standardization import ROWS_AT_ONCE, TOO_LARGE
+from conddp.features.standardization import ROWS_AT_ONCE, TOO_LARGE, is_large
 
 __all__ = [
     "ConditioningMatrix",
@@ -154,15 +155,32 @@ class ConditioningMatrix:
 
     def transform(self, public_features: PublicFeatures, *, dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """Compute conditioned features, shape (n, k)."""
-        X = require_public(public_features, function="ConditioningMatrix.transform").values
-        slope, offset = self._split()
-        if X.shape[1] != len(slope):
-            raise SchemaError(f"expected {len(slope)} public columns, got {X.shape[1]}.")
-        conditioned = np.empty((len(X), self.num_parameters), dtype=dtype)
-        for start in range(0, len(X), ROWS_AT_ONCE):
+        public = require_public(public_features, function="ConditioningMatrix.transform")
+        public.check_dense()
+        slope, offset = self._split(public)
+        conditioned = np.empty((len(public), self.num_parameters), dtype=dtype)
+        for start in range(0, len(public), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
-            conditioned[rows] = X[rows] @ slope + offset
+            conditioned[rows] = public.get_block(rows) @ slope + offset
         return conditioned
+
+    def apply(self, public_features: PublicFeatures) -> NDArray[np.float64] | ConditionedRows:
+        """Return conditioned features, shape (n, k), that are not formed if sparse features are large.
+
+        The result can be used on the right of ``@``, and its rows can be selected.
+        """
+        public = require_public(public_features, function="ConditioningMatrix.apply")
+        if public.sparse is None or not is_large(public):
+            return self.transform(public)
+        slope, offset = self._split(public)
+        return ConditionedRows.of(public, slope, np.asarray(offset) + np.zeros(self.num_parameters))
+
+    def compute_norms(self, public_features: PublicFeatures) -> NDArray[np.float64]:
+        """Compute the norms of conditioned features, shape (n,)."""
+        conditioned = self.apply(public_features)
+        if isinstance(conditioned, ConditionedRows):
+            return conditioned.norms
+        return np.asarray(np.sqrt((conditioned**2).sum(axis=1)))
 
     def fold(self, weights: NDArray[Any]) -> NDArray[Any]:
         """Convert weights for conditioned features, shape (..., k), to weights for original features, (..., d)."""
@@ -172,6 +190,9 @@ class ConditioningMatrix:
         """Convert weights for original features, shape (..., d), to weights for conditioned features, (..., k)."""
         return weights @ self.inverse.T
 
-    def _split(self) -> tuple[NDArray[np.float64], NDArray[np.float64] | float]:
-        """Split the matrix into the rows of the columns and the row of the constant column."""
-        return (self.matrix[:-1], self.matrix[-1]) if self.has_constant else (self.matrix, 0.0)
+    def _split(self, public: PublicFeatures) -> tuple[NDArray[np.float64], NDArray[np.float64] | float]:
+        """Split the matrix into the rows of the public columns and the row of the constant column."""
+        slope, offset = (self.matrix[:-1], self.matrix[-1]) if self.has_constant else (self.matrix, 0.0)
+        if public.shape[1] != len(slope):
+            raise SchemaError(f"expected {len(slope)} public columns, got {public.shape[1]}.")
+        return slope, offset

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from conddp.data.parts import PublicFeatures, require_public
+from conddp.data.parts import Matrix, PublicFeatures, SparseMatrix, require_public
+from conddp.features.standardization import is_large
 
 __all__ = ["RandomFeatures"]
 
@@ -52,13 +53,18 @@ class RandomFeatures:
         seed : int
             Seed of the weights.
         """
-        X = require_public(public_features, function="RandomFeatures.of").values
-        center = X.mean(axis=0, dtype=np.float64) if constant else np.zeros(X.shape[1])
-        spread = np.sqrt(np.mean((X - center) ** 2, axis=0, dtype=np.float64))
+        public = require_public(public_features, function="RandomFeatures.of")
+        d = public.shape[1]
+        if public.sparse is not None and is_large(public):
+            center, spread = _describe_sparse(public.sparse, constant=constant)
+        else:
+            X = public.values
+            center = X.mean(axis=0, dtype=np.float64) if constant else np.zeros(d)
+            spread = np.sqrt(np.mean((X - center) ** 2, axis=0, dtype=np.float64))
         varies = spread > 1e-12 * np.abs(center)
         rng = np.random.default_rng(seed)
         gain = HIDDEN_GAIN / math.sqrt(max(1, int(np.count_nonzero(varies))))
-        weights = rng.normal(scale=gain, size=(width, X.shape[1])) * varies / np.where(varies, spread, 1.0)
+        weights = rng.normal(scale=gain, size=(width, d)) * varies / np.where(varies, spread, 1.0)
         biases = rng.uniform(-1.0, 1.0, size=width) - weights @ center if constant else np.zeros(width)
         return cls(weights, biases)
 
@@ -71,7 +77,25 @@ class RandomFeatures:
         """Return the columns followed by the outputs of the hidden units."""
         public = require_public(public_features, function="RandomFeatures.transform")
         X = public.values.astype(np.float64, copy=False)
-        hidden = X @ self.weights.T
+        return PublicFeatures(np.column_stack([X, self._activate(X)]))
+
+    def compute_hidden(self, public_features: PublicFeatures) -> NDArray[np.float64]:
+        """Compute the outputs of the hidden units only, shape (n, width)."""
+        public = require_public(public_features, function="RandomFeatures.compute_hidden")
+        if public.sparse is not None and is_large(public):
+            return self._activate(public.sparse)
+        return self._activate(public.values.astype(np.float64, copy=False))
+
+    def _activate(self, X: Matrix | SparseMatrix) -> NDArray[np.float64]:
+        hidden = np.asarray(X @ self.weights.T)
         hidden += self.biases
-        np.tanh(hidden, out=hidden)
-        return PublicFeatures(np.column_stack([X, hidden]))
+        return np.asarray(np.tanh(hidden, out=hidden))
+
+
+def _describe_sparse(X: SparseMatrix, *, constant: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Centres and root mean squared deviations of the columns of a sparse matrix."""
+    n, d = X.shape
+    center = np.asarray(X.sum(axis=0)) / n if constant else np.zeros(d)
+    stored = np.bincount(X.indices, weights=(X.data - center[X.indices]) ** 2, minlength=d)
+    zeros = n - np.bincount(X.indices, minlength=d)
+    return center, np.sqrt((stored + zeros * center**2) / n)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from conddp._validate import in_range
 from conddp.data.parts import PublicFeatures
 from conddp.errors import SchemaError
-from conddp.features.standardization import TOO_LARGE, Standardization
+from conddp.features.standardization import TOO_LARGE, Standardization, choose_signs, exceeds_memory
 
 __all__ = ["Spectrum"]
 
@@ -58,6 +58,7 @@ class Spectrum:
         *,
         constant: bool = True,
         tolerance: float = 1e-6,
+        weights: NDArray[np.float64] | None = None,
     ) -> "Spectrum":
         """Compute the spectrum of public features, or of an iterator over chunks of them, in one pass.
 
@@ -70,6 +71,8 @@ class Spectrum:
         tolerance : float
             Directions are dropped as collinear if their singular value, with columns centred and scaled, is below this
             fraction of the largest.
+        weights : array of shape (n,), optional
+            Weights of the records. Row i is multiplied by the square root of its weight over the mean weight.
 
         Examples
         --------
@@ -78,7 +81,8 @@ class Spectrum:
         [4.0, 3.0]
         """
         in_range(0.0, 1.0, tolerance=tolerance)
-        moments = Standardization.of(public_features, constant=constant, function="Spectrum.of")
+        relative = None if weights is None else weights * (len(weights) / weights.sum())
+        moments = Standardization.of(public_features, constant=constant, function="Spectrum.of", weights=relative)
         num_records, center, variance, scales = moments.num_records, moments.center, moments.variance, moments.scale
         gram = moments.gram
         if constant:  # the column of ones is orthogonal to centred columns
@@ -104,6 +108,10 @@ class Spectrum:
         order = np.argsort(inverse_values)
         rotated = rotated[order]
         values = 1 / np.maximum(inverse_values[order], np.finfo(np.float64).tiny)
+        V = V[:, order]
+        if exceeds_memory(num_records, len(moments.center)):  # the same for features stored as sparse or dense
+            signs = choose_signs(V)
+            V, rotated = V * signs, rotated * signs[:, None]
         # If the spectrum spans more than floating point resolves, `whitening` is inaccurate for its upper half and
         # `coloring` for its lower half.
         upper = values > np.sqrt(values[0]) * np.sqrt(values[-1])
@@ -114,7 +122,7 @@ class Spectrum:
             raise SchemaError(TOO_LARGE)
         return cls(
             values,
-            V[:, order],
+            V,
             whitening @ rotated.T,
             rotated @ coloring,
             num_records,

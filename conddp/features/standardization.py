@@ -6,14 +6,40 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from conddp.data.parts import Matrix, PublicFeatures, require_public
+from conddp.data.parts import Matrix, PublicFeatures, SparseMatrix, require_public
 from conddp.errors import SchemaError
 
-__all__ = ["Standardization"]
+__all__ = ["Standardization", "choose_signs", "is_large"]
 
 ROWS_AT_ONCE = 65536  # rows per block when the Gram matrix is summed or features are multiplied by C
+SPARSE_ROWS_AT_ONCE = 2**18  # same, for sparse products, whose results take more memory than their rows
+LARGEST_IN_MEMORY = 2**27  # cells of public rows that are whitened or conditioned in memory: 1 GB
 TOO_LARGE = "a public column is too large to be squared in floating point. Scale it down."
+
+
+def is_large(public_features: PublicFeatures) -> bool:
+    """Whether there are so many cells that whitened and conditioned rows are not kept in memory.
+
+    This depends on the size alone. Sparse features below the limit are expanded block by block and give the same
+    numbers as dense features, bit for bit.
+    """
+    n, d = public_features.shape
+    return exceeds_memory(n, d)
+
+
+def exceeds_memory(num_records: int, num_columns: int) -> bool:
+    """Same as :func:`is_large`, for given numbers of records and columns."""
+    return num_records * num_columns > LARGEST_IN_MEMORY
+
+
+def choose_signs(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Signs that make the largest entry of every column positive. Eigenvectors have arbitrary signs otherwise."""
+    if not vectors.size:
+        return np.ones(vectors.shape[1])
+    largest = np.take_along_axis(vectors, np.argmax(np.abs(vectors), axis=0)[None], axis=0)[0]
+    return np.where(largest < 0, -1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -59,7 +85,8 @@ class Standardization:
         """Compute moments of public features, or of an iterator over chunks of them, in one pass.
 
         With an intercept, an approximate mean of every column is subtracted first, so that columns far from zero, such
-        as dates, do not lose precision.
+        as dates, do not lose precision. Large sparse features are summed by sparse products. A mean is then subtracted
+        from the columns that have no implicit zero; the others include zero among their values.
 
         Parameters
         ----------
@@ -101,21 +128,18 @@ def _sum_moments(
     total = shift = np.zeros(0)
     num_records = 0
     for X, groups in _list_blocks(public_features, function):  # noqa: B007  (the groups of all chunks are the same)
-        block = X.astype(np.float64, copy=False)
+        n, d = X.shape
         if gram is None:
-            d = block.shape[1]
-            gram, total, shift = np.zeros((d, d)), np.zeros(d), block.mean(axis=0)
-        elif len(shift) != block.shape[1]:
+            gram, total, shift = np.zeros((d, d)), np.zeros(d), _choose_shift(X)
+        elif len(shift) != d:
             raise SchemaError("chunks of public features must all have the same columns.")
+        part = None if weights is None else weights[num_records : num_records + n]
         with np.errstate(over="ignore", invalid="ignore"):
-            if constant:
-                block = block - shift
-            scaled = block
-            if weights is not None:
-                scaled = block * weights[num_records : num_records + len(block), None]
-            gram += scaled.T @ block
-            total = total + scaled.sum(axis=0)
-        num_records += len(block)
+            origin = shift if constant else np.zeros(d)
+            products, sums = _sum_sparse(X, origin, part) if isinstance(X, csr_array) else _sum_dense(X, origin, part)
+            gram += products
+            total = total + sums
+        num_records += n
     if gram is None:
         raise SchemaError("there are no public features: the iterator of chunks is empty.")
     if not np.isfinite(gram).all():
@@ -127,6 +151,53 @@ def _sum_moments(
     return gram, total, shift, num_records, groups
 
 
+def _choose_shift(X: Matrix | SparseMatrix) -> NDArray[np.float64]:
+    """Means of the columns; 0 for sparse columns with implicit zeros."""
+    if not isinstance(X, csr_array):
+        return np.asarray(X.astype(np.float64, copy=False).mean(axis=0))
+    return np.asarray(np.where(find_full_columns(X), X.sum(axis=0) / X.shape[0], 0.0))
+
+
+def find_full_columns(X: SparseMatrix) -> NDArray[np.bool_]:
+    """Whether each column of a sparse matrix has no implicit zero."""
+    return np.asarray(np.bincount(X.indices, minlength=X.shape[1]) == X.shape[0])
+
+
+def subtract_from_stored(X: SparseMatrix, shift: NDArray[np.float64]) -> SparseMatrix:
+    """Subtract from the stored values of each column. The shift of columns with implicit zeros must be 0."""
+    return csr_array((X.data - shift[X.indices], X.indices, X.indptr), shape=X.shape) if shift.any() else X
+
+
+def _sum_dense(
+    X: Matrix, shift: NDArray[np.float64], weights: NDArray[np.float64] | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Sums of outer products and of rows."""
+    block = X.astype(np.float64, copy=False)
+    if shift.any():
+        block = block - shift
+    scaled = block if weights is None else block * weights[:, None]
+    return scaled.T @ block, scaled.sum(axis=0)
+
+
+def _sum_sparse(
+    X: SparseMatrix, shift: NDArray[np.float64], weights: NDArray[np.float64] | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Sums of outer products and of rows, by sparse products."""
+    stored = np.where(find_full_columns(X), shift, 0.0)
+    block = subtract_from_stored(X, stored)
+    scaled, weight = block, float(X.shape[0])
+    if weights is not None:
+        scaled = csr_array((block.data * np.repeat(weights, np.diff(X.indptr)), X.indices, X.indptr), shape=X.shape)
+        weight = float(weights.sum())
+    gram = (scaled.T @ block).toarray()
+    total: NDArray[np.float64] = np.asarray(scaled.sum(axis=0))
+    left = shift - stored  # of a column without implicit zeros in earlier chunks only
+    if left.any():
+        gram = gram - np.outer(left, total) - np.outer(total, left) + weight * np.outer(left, left)
+        total = total - weight * left
+    return np.asarray(gram), total
+
+
 def _add_by_group(variance: NDArray[np.float64], groups: NDArray[np.intp] | None) -> NDArray[np.float64]:
     """Sum of the variances of the group of each column; its own variance without groups."""
     return variance if groups is None else np.asarray(np.bincount(groups, weights=variance)[groups], dtype=np.float64)
@@ -134,12 +205,12 @@ def _add_by_group(variance: NDArray[np.float64], groups: NDArray[np.intp] | None
 
 def _list_blocks(
     public_features: PublicFeatures | Iterable[PublicFeatures], function: str
-) -> Iterator[tuple[Matrix, NDArray[np.intp] | None]]:
-    chunks: Iterable[Any] = [public_features]
-    if isinstance(public_features, Iterable):
-        chunks = public_features
+) -> Iterator[tuple[Matrix | SparseMatrix, NDArray[np.intp] | None]]:
+    chunks: Iterable[Any] = public_features if isinstance(public_features, Iterable) else [public_features]
     for chunk in chunks:
         public = require_public(chunk, function=function)
-        X = public.values
-        for start in range(0, len(X), ROWS_AT_ONCE):
-            yield X[start : start + ROWS_AT_ONCE], public.groups
+        by_products = public.sparse is not None and is_large(public)
+        size = SPARSE_ROWS_AT_ONCE if by_products else ROWS_AT_ONCE
+        for start in range(0, len(public), size):
+            span = slice(start, start + size)
+            yield public.matrix[span] if by_products else public.get_block(span), public.groups

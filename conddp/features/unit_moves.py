@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from conddp.data.units import Units
 
-__all__ = ["bound_largest_move", "bound_moves", "find_long_sums"]
+__all__ = ["bound_largest_move", "bound_moves", "bound_moves_of_rows", "find_long_sums"]
 
 Vector = NDArray[np.float64]
 
@@ -50,6 +50,30 @@ def bound_moves(vectors: Vector, units: Units) -> Vector:
         if size > min(vectors.shape[1], ALL_PAIRS):  # otherwise the eigenvalue hardly improves on the pairs
             bounds[of_units] = np.minimum(bounds[of_units], _bound_by_eigenvalue(_fold(vectors[of_rows], size)))
     return bounds
+
+
+def bound_moves_of_rows(rows: Vector, units: Units, weights: Vector | None = None) -> Vector:
+    """Bound how far the records of each unit move a sum together, in moves of one record of weight 1; shape (m,).
+
+    Privacy
+        Reads public rows only: no cost.
+
+    Parameters
+    ----------
+    rows : array of shape (n, k)
+        Public rows that residuals are multiplied with. Only their directions matter.
+    units : Units
+        Units of the records, arranged.
+    weights : array of shape (n,), optional
+        Weights of the records; 1 if None.
+    """
+    lengths = np.sqrt((rows**2).sum(axis=1))
+    directions = rows / np.maximum(lengths, 1e-300)[:, None]
+    if weights is None:
+        return np.maximum(1.0, bound_moves(directions, units))
+    heaviest = np.zeros(units.num_units)
+    np.maximum.at(heaviest, units.codes, weights)
+    return np.maximum(heaviest, bound_moves(directions * weights[:, None], units))
 
 
 def bound_largest_move(vectors: Vector, units: Units, *, beside: Vector) -> float:

@@ -16,20 +16,21 @@ from numpy.typing import NDArray
 
 from conddp.data.parts import PublicFeatures, require_public
 from conddp.data.passes import BLOCK_SIZE, list_blocks, run_pass
-from conddp.errors import SchemaError
+from conddp.data.units import Units
+from conddp.features.principal_axes import PrincipalAxes
+from conddp.features.public_rows import DensePass, PublicRows
 from conddp.features.row_weights import RowWeights
-from conddp.features.standardization import Standardization
+from conddp.features.unit_moves import bound_largest_move, bound_moves_of_rows
 
 __all__ = ["WhitenedRows"]
 
 
 @dataclass(frozen=True)
-class WhitenedRows:
+class WhitenedRows(PublicRows):
     """Whitened public rows in principal directions. All rows are kept in memory.
 
     Privacy
-        Built from public columns only: no cost. A release recognises public rows by this type; rows that include
-        private columns have the type :class:`~conddp.newton.private_columns.PrivateRows`.
+        Built from public columns only: no cost. A release recognises public rows by their base class.
 
     Parameters
     ----------
@@ -70,31 +71,15 @@ class WhitenedRows:
         >>> bool(np.allclose(rows.values.T @ rows.values / 3, np.eye(3)))
         True
         """
-        X = require_public(public_features, function="WhitenedRows.of").values
-        n, d = X.shape
-        moments = Standardization.of(
-            public_features,
-            constant=constant,
-            function="WhitenedRows.of",
-            weights=None if weights is None else weights.values,
-        )
-        center, scale, varies = moments.center, moments.scale, moments.varies
-        squared, rotation = (
-            np.linalg.eigh(moments.gram / moments.total_weight) if d else (np.empty(0), np.empty((0, 0)))
-        )
-        keep = np.flatnonzero(squared > max(squared[-1] if d else 0.0, 0.0) * tolerance**2)[::-1]
-        if not len(keep) and not constant:
-            raise SchemaError("every public column is zero. There is nothing to learn from; add a column.")
-        slopes = rotation[:, keep] / np.sqrt(squared[keep]) * (varies / scale)[:, None]
-        values = np.empty((n, constant + len(keep)))
+        public = require_public(public_features, function="WhitenedRows.of")
+        public.check_dense()
+        axes = PrincipalAxes.of(public, constant=constant, tolerance=tolerance, weights=weights)
+        values = np.empty((len(public), constant + len(axes.variances)))
         values[:, :constant] = 1.0
-        for span in list_blocks(n):
-            values[span, constant:] = (X[span] - center) @ slopes
-        matrix = slopes
-        if constant:
-            matrix = np.block([[np.zeros((d, 1)), slopes], [np.ones((1, 1)), -(center @ slopes)[None]]])
-        variances = squared[keep] / (squared[keep].mean() if len(keep) else 1.0)
-        return cls(values, np.concatenate([np.ones(int(constant)), variances]), matrix, constant, weights)
+        for span in list_blocks(len(public)):
+            values[span, constant:] = (public.get_block(span) - axes.center) @ axes.slopes
+        variances = np.concatenate([np.ones(int(constant)), axes.variances])
+        return cls(values, variances, axes.make_matrix(constant=constant), constant, weights)
 
     def complement(self, columns: Callable[[slice], NDArray[np.float64]], *, at_most: int) -> "WhitenedRows":
         """Compute directions of additional public columns, orthogonal to the existing directions.
@@ -135,11 +120,48 @@ class WhitenedRows:
         return WhitenedRows(values, variances, self.matrix, self.has_constant, self.weights)
 
     @property
-    def total_weight(self) -> float:
-        """Sum of the weights of the records; n without weights."""
-        return float(len(self.values)) if self.weights is None else self.weights.total
+    def num_records(self) -> int:
+        """Number of records n."""
+        return len(self.values)
 
-    @property
-    def num_directions(self) -> int:
-        """Number of directions k, including the constant."""
-        return int(self.values.shape[1])
+    def start_pass(self, coefficients: NDArray[np.float64], direction_weights: NDArray[np.float64]) -> DensePass:
+        """Prepare a pass over the rows."""
+        return DensePass(self.values, coefficients, direction_weights)
+
+    def predict(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Coefficients times row, for all records."""
+        return np.asarray(self.values @ coefficients)
+
+    def predict_slopes(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Same as :meth:`predict`, for coefficients of all directions but the constant."""
+        return np.asarray(self.values[:, int(self.has_constant) :] @ coefficients)
+
+    def compute_mean(self) -> NDArray[np.float64]:
+        """Weighted mean of all rows, shape (k,)."""
+        if self.weights is None:
+            return np.asarray(self.values.mean(axis=0))
+        return np.asarray(np.average(self.values, 0, self.weights.values))
+
+    def compute_squared_norms(self) -> NDArray[np.float64]:
+        """Squared norms of all rows, shape (n,)."""
+        return np.asarray(np.einsum("ij,ij->i", self.values, self.values))
+
+    def pool(self, variance: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the variances unchanged: every direction may have a weight of its own."""
+        return variance
+
+    def bound_moves(self, units: Units, weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        """Bound how far the records of each unit move a sum together, in moves of one record."""
+        return bound_moves_of_rows(self.values, units, weights)
+
+    def bound_unit_move(
+        self, distances: NDArray[np.float64], direction_weights: NDArray[np.float64], *, beside: NDArray[np.float64]
+    ) -> float:
+        """Bound the largest move of a sum of weighted rows, and of a further coordinate, by one unit."""
+        g = np.sqrt(direction_weights)
+        asked = np.flatnonzero(g)
+        few = 2 * len(asked) <= len(g)
+        vectors = self.values[:, asked] * g[asked] if few else self.values * g
+        vectors *= distances[:, None]
+        assert self.weights is not None
+        return bound_largest_move(vectors, self.weights.units, beside=beside)

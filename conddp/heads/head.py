@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from conddp.data.parts import PublicFeatures
 from conddp.errors import SchemaError
+from conddp.features.conditioned_rows import ConditionedRows
 from conddp.features.feature_map import FeatureMap
 from conddp.registry import Registry
 
@@ -46,7 +47,7 @@ class Inputs:
 
     Parameters
     ----------
-    public : array of shape (n, d_pub)
+    public : array or ConditionedRows of shape (n, d_pub)
         Conditioned public features, including the constant column.
     private : array of shape (n, d_priv) or None
         Private features, clamped and scaled by their declared bounds.
@@ -54,12 +55,16 @@ class Inputs:
         Euclidean norm of each row over public and private columns; computed by :meth:`of`.
     xp : module
         Array namespace of the arrays.
+    rounding : float
+        Bound on what rounding can add to the move of a sum of clipped gradients, in clip norms, beyond what the curator
+        covers; 0 for an array.
     """
 
     public: Array
     private: Array | None
     row_norms: Array
     xp: Any = field(repr=False)
+    rounding: float = 0.0
 
     @classmethod
     def of(cls, public: Array, private: Array | None = None) -> "Inputs":
@@ -70,14 +75,19 @@ class Inputs:
         SchemaError
             If a public feature is so large that products of features and weights would overflow.
         """
-        xp = array_api_compat.array_namespace(public)
-        largest = float(xp.finfo(public.dtype).max) ** 0.25
-        if public.shape[0] * public.shape[1] and float(xp.max(xp.abs(public))) > largest:
+        if isinstance(public, ConditionedRows):
+            xp = array_api_compat.array_namespace(public.norms)
+            peak, precision, rounding, squared = float(public.norms.max()), np.float64, public.rounding, public.norms**2
+        else:
+            xp, precision, rounding = array_api_compat.array_namespace(public), public.dtype, 0.0
+            peak = float(xp.max(xp.abs(public))) if public.shape[0] * public.shape[1] else 0.0
+            squared = xp.sum(public * public, axis=1)
+        largest = float(xp.finfo(precision).max) ** 0.25
+        if peak > largest:
             raise SchemaError(f"a public feature exceeds {largest:.0e} in absolute value. Scale the column down.")
-        squared = xp.sum(public * public, axis=1)
         if private is not None:
             squared = squared + xp.sum(private * private, axis=1)
-        return cls(public, private, xp.maximum(xp.sqrt(squared), SMALLEST_NORM), xp)
+        return cls(public, private, xp.maximum(xp.sqrt(squared), SMALLEST_NORM), xp, rounding)
 
     @property
     def num_private(self) -> int:
@@ -87,7 +97,7 @@ class Inputs:
     def take(self, index: Array) -> "Inputs":
         """Select the records at these positions."""
         private = None if self.private is None else self.private[index]
-        return Inputs(self.public[index], private, self.row_norms[index], self.xp)
+        return Inputs(self.public[index], private, self.row_norms[index], self.xp, self.rounding)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ With whitened rows :math:`u_i` and residuals :math:`r_i = y_i - \theta^\top u_i`
 .. math:: \Big(\sum_i \psi_i\, g \circ u_i,\; \tfrac{h c}{w^2} \sum_i \min(r_i^2, w^2)\Big) + N(0, \sigma^2 I), \qquad
    \psi_i = \mathrm{clamp}\big(r_i,\, \pm c / \|g \circ u_i\|\big)
 
-If units have several records, record i is multiplied by its weight :math:`a_i` in both sums.
+If units have several records or the user gave weights, record i is multiplied by its weight :math:`a_i` in both sums.
 """
 
 import math
@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from conddp.data.passes import BLOCK_SIZE, run_pass
+from conddp.features.public_rows import PublicRows, RowPass
 from conddp.features.row_weights import RowWeights
-from conddp.features.unit_moves import bound_largest_move
-from conddp.features.whitening import WhitenedRows
 from conddp.losses import Loss
 from conddp.newton.private_columns import PrivateRows
 from conddp.privacy.neighbouring import Neighbouring
@@ -27,7 +26,7 @@ from conddp.privacy.release import BoundedSum, Curator
 __all__ = ["ResidualQuery", "Rows", "StepEstimate", "release_residuals"]
 
 Vector = NDArray[np.float64]
-Rows = WhitenedRows | PrivateRows
+Rows = PublicRows | PrivateRows
 
 BLOCKS_FOR_CURVATURE = 16  # a subset of the records suffices to estimate the curvature that clamping leaves
 
@@ -89,7 +88,9 @@ class _PublicFacts:
     """Sensitivity and curvature of a block, computed from public rows without labels."""
 
     farthest: float
+    magnitudes: Vector  # for the bound on rounding errors
     distances: tuple[Vector, ...]  # between the ends of each clamped residual, block by block
+    alone: float = 0.0  # largest move of both sums by one record, with its weight
     curvature: Vector | float = 0.0
     weight_sampled: float = 0.0
 
@@ -97,7 +98,9 @@ class _PublicFacts:
         farthest = np.maximum(self.farthest, other.farthest)  # NaN if either is NaN
         return _PublicFacts(
             float(farthest),
+            self.magnitudes + other.magnitudes,
             self.distances + other.distances,
+            float(np.maximum(self.alone, other.alone)),
             self.curvature + other.curvature,
             self.weight_sampled + other.weight_sampled,
         )
@@ -139,11 +142,18 @@ def release_residuals(
         :func:`~conddp.features.unit_moves.bound_largest_move` bounds. The second sum moves by at most
         :math:`h c \sum_{i \in u} a_i`, because every term lies between 0 and :math:`h c\, a_i`. The sensitivity is the
         maximum over units of the length of both moves together. With private rows the first sum moves by at most
-        2 ``clip_norm`` (or ``clip_norm``) times :math:`\sum_{i \in u} a_i`.
+        2 ``clip_norm`` (or ``clip_norm``) times :math:`\sum_{i \in u} a_i`. Records that have weights and are
+        protected on their own are units of one record.
+
+        Rows that are too large for memory (:class:`~conddp.features.grouped_rows.GroupedRows`) are summed in terms of
+        their columns, and the sum is multiplied by the whitening matrix once. Rounding errors of the sum, and of the
+        norms of the rows, may then exceed what the curator covers. A bound on them that depends on public values only
+        (:meth:`~conddp.features.conditioned_rows.ConditionedRows.bound_rounding`, with the largest absolute residual
+        that each record can have) is added to the sensitivity.
 
     Parameters
     ----------
-    rows : WhitenedRows or PrivateRows
+    rows : PublicRows or PrivateRows
         Feature rows, shape (n, k).
     label : array of shape (n,)
         Labels within ``label_range``.
@@ -162,36 +172,43 @@ def release_residuals(
     loss : Loss
         Loss that defines the residuals.
     """
-    n, k = rows.values.shape
+    n, k = rows.num_records, rows.num_directions
     weights, total_weight = rows.weights, rows.total_weight
-    most = neighbouring.sensitivity(query.clip_norm)
-    distances: tuple[Vector, ...] = ()
-    if isinstance(rows, WhitenedRows):
+    most, rounding, together = neighbouring.sensitivity(query.clip_norm), 0.0, math.inf
+    passing = rows.start_pass(coefficients, query.direction_weights)
+    if isinstance(rows, PublicRows):
         stride = BLOCK_SIZE * max(1, n // BLOCK_SIZE // BLOCKS_FOR_CURVATURE)
 
-        def sum_block(span: slice, block: Vector, labels: Vector) -> tuple[Vector, float, _PublicFacts]:
-            residuals = _Residuals.of(block, coefficients, query, _take(weights, span))
+        def sum_block(span: slice, labels: Vector) -> tuple[Vector, float, _PublicFacts]:
+            residuals = _Residuals.of(passing, span, query, _take(weights, span))
             facts = residuals.describe(label_range, neighbouring, loss, with_curvature=span.start % stride == 0)
             return *residuals.add_up(labels, label_range, loss), facts
 
-        total, square, facts = run_pass(sum_block, rows.values, label)
+        total, square, facts = run_pass(sum_block, label)
         farthest = facts.farthest if facts.farthest <= most else most  # also if it is NaN
-        curvature, distances = facts.curvature / facts.weight_sampled, facts.distances
+        curvature = passing.finish_squares(np.asarray(facts.curvature)) / facts.weight_sampled
+        rounding = passing.bound_rounding(facts.magnitudes)
+        if weights is not None and weights.units.largest == 1:
+            together = facts.alone
+        elif weights is not None:
+            distances = np.concatenate(facts.distances) * weights.values
+            beside = query.square_weight * query.clip_norm * weights.unit_totals
+            together = rows.bound_unit_move(distances, query.direction_weights, beside=beside)
     else:
 
-        def sum_private(span: slice, block: Vector, labels: Vector) -> tuple[Vector, float]:
-            return _Residuals.of(block, coefficients, query, _take(weights, span)).add_up(labels, label_range, loss)
+        def sum_private(span: slice, labels: Vector) -> tuple[Vector, float]:
+            return _Residuals.of(passing, span, query, _take(weights, span)).add_up(labels, label_range, loss)
 
-        total, square = run_pass(sum_private, rows.values, label)
+        total, square = run_pass(sum_private, label)
         farthest, curvature = most, np.full(k, 2 * ndtr(query.clip_norm / query.residual_std) - 1)
+    total = passing.finish_rows(total)
     # At least the clip norm, so that the noise covers rounding errors of sums with terms as large as the clip norm.
     sensitivity = math.hypot(max(farthest, query.clip_norm), query.square_weight * query.clip_norm)
     if weights is not None:
-        together = max(1.0, weights.largest_total) * math.hypot(most, query.square_weight * query.clip_norm)
-        if distances:  # public rows
-            bound = _bound_units(rows.values, np.concatenate(distances) * weights.values, weights, query)
-            together = bound if bound <= together else together  # also if it is NaN
+        most = max(1.0, weights.largest_total) * math.hypot(most, query.square_weight * query.clip_norm)
+        together = together if together <= most else most  # also if it is NaN
         sensitivity = max(together, math.hypot(query.clip_norm, query.square_weight * query.clip_norm))
+    sensitivity += rounding
     noise_std = sensitivity / mu
     g = np.sqrt(query.direction_weights)
     sums = BoundedSum(np.append(g * total, query.square_unit * square), sensitivity, "clamped residuals times rows")
@@ -207,17 +224,6 @@ def release_residuals(
     )
 
 
-def _bound_units(values: Vector, distances: Vector, weights: RowWeights, query: ResidualQuery) -> float:
-    """Bound the move of both sums by one unit, given how far the weighted clamped residual of each record can move."""
-    g = np.sqrt(query.direction_weights)
-    asked = np.flatnonzero(g)
-    few = 2 * len(asked) <= len(g)
-    vectors = values[:, asked] * g[asked] if few else values * g
-    vectors *= distances[:, None]
-    beside = query.square_weight * query.clip_norm * weights.unit_totals
-    return bound_largest_move(vectors, weights.units, beside=beside)
-
-
 def _take(weights: RowWeights | None, span: slice) -> Vector | None:
     return None if weights is None else weights.values[span]
 
@@ -227,19 +233,18 @@ class _Residuals:
     """Predictions of a block, and the limits to which its residuals are clamped."""
 
     query: ResidualQuery
-    block: Vector
-    squared: Vector
+    passing: RowPass
+    span: slice
     predicted: Vector
     norms: Vector
     limits: Vector
     weights: Vector | None
 
     @classmethod
-    def of(cls, block: Vector, coefficients: Vector, query: ResidualQuery, weights: Vector | None) -> "_Residuals":
-        squared = block**2
-        norms = np.sqrt(squared @ query.direction_weights)
+    def of(cls, passing: RowPass, span: slice, query: ResidualQuery, weights: Vector | None) -> "_Residuals":
+        norms = passing.measure(span)
         limits = query.clip_norm / np.maximum(norms, 1e-12)
-        return cls(query, block, squared, block @ coefficients, norms, limits, weights)
+        return cls(query, passing, span, passing.predict(span), norms, limits, weights)
 
     def add_up(self, label: Vector, label_range: tuple[float, float], loss: Loss) -> tuple[Vector, float]:
         """Sum over the block; the sums are private."""
@@ -247,8 +252,8 @@ class _Residuals:
         clamped = np.clip(residuals, -self.limits, self.limits)
         squares = np.minimum(residuals**2, self.query.square_limit**2)
         if self.weights is not None:
-            return (clamped * self.weights) @ self.block, float(squares @ self.weights)
-        return clamped @ self.block, float(squares.sum())
+            return self.passing.sum_rows(self.span, clamped * self.weights), float(squares @ self.weights)
+        return self.passing.sum_rows(self.span, clamped), float(squares.sum())
 
     def describe(
         self, label_range: tuple[float, float], neighbouring: Neighbouring, loss: Loss, *, with_curvature: bool
@@ -256,15 +261,19 @@ class _Residuals:
         """Compute the sensitivity of the first sum to a label, and the expected curvature, without using labels."""
         low, high = loss.residual_ends(self.predicted, label_range)
         lowest, highest = np.clip(low, -self.limits, self.limits), np.clip(high, -self.limits, self.limits)
-        if neighbouring is Neighbouring.REPLACE:
-            distances = highest - lowest
-        else:
-            distances = np.maximum(np.abs(lowest), np.abs(highest))
-        farthest = float((distances * self.norms).max())
-        kept = () if self.weights is None else (distances,)
+        largest = np.maximum(np.abs(lowest), np.abs(highest))
+        distances = highest - lowest if neighbouring is Neighbouring.REPLACE else largest
+        moves, alone = distances * self.norms, 0.0
+        farthest, kept = float(moves.max()), tuple[Vector, ...]()
+        weights = np.ones(len(largest)) if self.weights is None else self.weights
+        magnitudes = self.passing.sum_magnitudes(self.span, largest * weights)
+        if self.weights is not None:
+            kept = (distances,)
+            alone = float((np.hypot(moves, self.query.square_weight * self.query.clip_norm) * weights).max())
         if not with_curvature:
-            return _PublicFacts(farthest, kept)
+            return _PublicFacts(farthest, magnitudes, kept, alone)
         left = (2 * ndtr(self.limits / self.query.residual_std) - 1) * loss.curvature(self.predicted)
         if self.weights is not None:
-            return _PublicFacts(farthest, kept, (left * self.weights) @ self.squared, float(self.weights.sum()))
-        return _PublicFacts(farthest, kept, left @ self.squared, float(len(self.block)))
+            left = left * self.weights
+        curvature = self.passing.sum_squares(self.span, left)
+        return _PublicFacts(farthest, magnitudes, kept, alone, curvature, float(weights.sum()))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from conddp.features.public_rows import PublicRows
 from conddp.features.whitening import WhitenedRows
 from conddp.losses import Loss, Squared
 from conddp.newton.posterior import ResidualScale, RunningPosterior
@@ -40,7 +41,7 @@ class NewtonRun:
 
     Parameters
     ----------
-    rows : WhitenedRows or PrivateRows
+    rows : PublicRows or PrivateRows
         Feature rows, including directions that were added during the run.
     coefficients : array of shape (k,)
         Coefficients of the directions.
@@ -83,7 +84,7 @@ def run_newton(
 
     Parameters
     ----------
-    rows : WhitenedRows or PrivateRows
+    rows : PublicRows or PrivateRows
         Feature rows, shape (n, k).
     label : array of shape (n,)
         Labels in units of their range, within ``label_range``.
@@ -133,7 +134,7 @@ def run_newton(
 
 def count_noise_records(rows: Rows) -> int:
     """Number of records, each protected on its own, whose mean would need as much noise; n without units."""
-    return len(rows.values) if rows.weights is None else max(1, int(rows.weights.noise_records))
+    return rows.num_records if rows.weights is None else max(1, int(rows.weights.noise_records))
 
 
 class _Run:
@@ -143,7 +144,7 @@ class _Run:
         self.rows, self.start, self.mu, self.plan = rows, start, mu, plan
         self.fractions = plan.divide_budget(count_noise_records(rows))
         self.per_clip_norm = math.hypot(neighbouring.sensitivity(1.0), plan.square_weight)
-        self.sampling_records: float = len(rows.values)
+        self.sampling_records: float = rows.num_records
         if rows.weights is not None:
             self.per_clip_norm = rows.weights.compute_move(neighbouring.sensitivity(1.0), plan.square_weight)
             self.sampling_records = rows.weights.sampling_records
@@ -160,7 +161,7 @@ class _Run:
     def add_directions(self, added: WhitenedRows) -> None:
         """Append directions to the existing ones."""
         if not isinstance(self.rows, WhitenedRows):
-            raise TypeError("directions can be added to public rows only.")
+            raise TypeError("directions can be added to public rows in memory only.")
         self.rows = self.rows.join(added)
         self.start = np.pad(self.start, (0, added.num_directions))
         self.running.add_directions(added)
@@ -169,17 +170,18 @@ class _Run:
     def ask_opening(self, number: int) -> ResidualQuery:
         """Query for the mean of the labels (first release), then for their spread (second release)."""
         clip_norm = HALF_RANGE
-        if self.rows.has_constant and isinstance(self.rows, WhitenedRows):
+        if self.rows.has_constant and isinstance(self.rows, PublicRows):
             clip_norm += abs(self.coefficients[0])  # no residual is clamped, and a label can change by the full range
         square_weight = 0.0 if number == 0 else HALF_RANGE / clip_norm
         return ResidualQuery(clip_norm, self.opening_weights, 1e-3, 0.7, square_weight)
 
     def ask_step(self, number: int) -> ResidualQuery:
         """Query for a Newton step, with the clip norm and direction weights of least expected error."""
-        residual_std, variance = self.scale.residual_std, self.running.posterior.variance
+        residual_std, variance = self.scale.residual_std, self.rows.pool(self.running.posterior.variance)
+        posterior = Posterior(self.running.posterior.mean, variance)
         unit_std = self.per_clip_norm / self.mu / self.rows.total_weight / math.sqrt(sum(self.fractions[number:]))
         narrowest = 0.4 * self.clip_norms[-1] if self.clip_norms else 0.0
-        clip_norm = choose_clip_norm(self.running.posterior, residual_std, unit_std, self.plan, at_least=narrowest)
+        clip_norm = choose_clip_norm(posterior, residual_std, unit_std, self.plan, at_least=narrowest)
         noise_variance = (clip_norm * unit_std / (2 * ndtr(clip_norm / residual_std) - 1)) ** 2
         # A higher limit is useful only as far as the mean square stands out from the noise.
         precision = (
@@ -197,7 +199,7 @@ class _Run:
         """Update all estimates with the result of a query."""
         curvature = np.where(np.isfinite(answer.noise_variance), answer.curvature, 1.0)
         before = self.coefficients - self.start
-        clamped = number > 1 or (number == 1 and not isinstance(self.rows, WhitenedRows))
+        clamped = number > 1 or (number == 1 and not isinstance(self.rows, PublicRows))
         self.running.add(before + answer.step / curvature, answer.noise_variance / curvature**2, clamped=clamped)
         if number == 1:
             moved = float((self.running.measured - before) ** 2 @ self.opening_weights)

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 __all__ = ["Fingerprint", "hash_levels", "hash_numbers"]
 
 BLOCK = 2**15  # cells hashed at a time, so that they stay in the processor's cache
+SPARSE_ROWS = 2**18  # rows of a sparse matrix hashed at a time
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)  # finaliser of MurmurHash3
 
 
@@ -43,15 +45,18 @@ class Fingerprint:
     columns: tuple[str, ...]
 
     @classmethod
-    def of(cls, values: NDArray[Any]) -> "Fingerprint":
-        """Compute the fingerprint of public columns, an array of shape (n, d)."""
+    def of(cls, values: NDArray[Any] | csr_array[Any, tuple[int, int]]) -> "Fingerprint":
+        """Compute the fingerprint of public columns, shape (n, d); the same for an array and for a CSR matrix of it."""
         n, d = values.shape
         if d == 0:
             return cls(n, ())
-        sums = np.zeros(d, dtype=np.uint64)
-        for block in _split(values, max(1, BLOCK // d)):
-            sums += _hash_cells(block).sum(axis=0, dtype=np.uint64)
-        constant = _hash_cells(values[:1])[0] * np.uint64(n)  # what a column of equal values adds up to
+        if isinstance(values, csr_array):
+            sums, first = _sum_sparse(values), values[:1].toarray()
+        else:
+            sums, first = np.zeros(d, dtype=np.uint64), values[:1]
+            for block in _split(values, max(1, BLOCK // d)):
+                sums += _hash_cells(block).sum(axis=0, dtype=np.uint64)
+        constant = _hash_cells(first)[0] * np.uint64(n)  # what a column of equal values adds up to
         return cls(n, tuple(sorted({_show(value) for value in sums[sums != constant].tolist()})))
 
     def matches(self, other: "Fingerprint") -> bool:
@@ -97,6 +102,18 @@ def _show(value: int) -> str:
 
 def _split(values: NDArray[Any], size: int) -> Iterable[NDArray[Any]]:
     return (values[start : start + size] for start in range(0, len(values), size))
+
+
+def _sum_sparse(values: csr_array[Any, tuple[int, int]]) -> NDArray[np.uint64]:
+    """Sums of the hashes of all cells of each column. The hash of zero is zero, so that implicit zeros add nothing."""
+    n, d = values.shape
+    sums = np.zeros(d, dtype=np.uint64)
+    for start in range(0, n, SPARSE_ROWS):
+        block = values[start : start + SPARSE_ROWS].tocsc()
+        stored = np.flatnonzero(np.diff(block.indptr))
+        if len(stored):
+            sums[stored] += np.add.reduceat(_hash_cells(block.data), block.indptr[stored])
+    return sums
 
 
 def _hash_cells(block: NDArray[Any]) -> NDArray[np.uint64]:

@@ -16,11 +16,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from conddp.data.parts import PublicFeatures
+from conddp.features.grouped_rows import whiten
 from conddp.features.spectrum import Spectrum
-from conddp.features.standardization import ROWS_AT_ONCE
-from conddp.features.whitening import WhitenedRows
+from conddp.features.standardization import ROWS_AT_ONCE, Standardization, is_large
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
@@ -91,21 +93,19 @@ class Design:
         >>> design.num_parameters, design.rank
         (5, 4)
         """
-        rows = WhitenedRows.of(public_features)
-        leverage = np.einsum("ij,ij->i", rows.values, rows.values) / len(rows.values)
-        X = public_features.values
-        center, deviation = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
-        farthest = np.maximum(X.max(axis=0) - center, center - X.min(axis=0)) if X.shape[1] else np.empty(0)
+        rows, n = whiten(public_features), len(public_features)
+        leverage = rows.compute_squared_norms() / n
+        center, deviation, farthest = _describe_columns(public_features)
         far = farthest > FAR * deviation
         spread = rows.variances[1:]  # relative to their mean; columns of unit variance add up to their number
         varying = int(np.count_nonzero(deviation > 1e-12 * np.abs(center)))
         scaled = np.sqrt(spread * varying / max(len(spread), 1))
         spectrum = Spectrum.of(public_features)
         scales = spectrum.column_scales
-        unit = PublicFeatures(X / scales[:-1], public_features.names)
+        unit = _scale_columns(public_features, scales[:-1])
         return cls(
             public_features.names,
-            len(X),
+            n,
             rows.num_directions,
             tuple(spectrum.singular_values.tolist()),
             tuple(scaled.tolist()),
@@ -119,7 +119,7 @@ class Design:
             ),
             _compute_cost(public_features, spectrum),
             _compute_cost(unit, Spectrum.of(unit)),
-            float(leverage.max()) * rows.num_directions / len(X),
+            float(leverage.max()) * rows.num_directions / n,
             compute_improvement(public_features, constant=True),
         )
 
@@ -228,9 +228,36 @@ class Design:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
+def _describe_columns(
+    public_features: PublicFeatures,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Mean, standard deviation and largest distance from the mean of every column."""
+    if public_features.sparse is None or not is_large(public_features):
+        X = public_features.values
+        center, deviation = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
+        farthest = np.maximum(X.max(axis=0) - center, center - X.min(axis=0)) if X.shape[1] else np.empty(0)
+        return center, deviation, farthest
+    moments = Standardization.of(public_features, constant=True, function="Design.of")
+    high, low = (end(axis=0).toarray() for end in (public_features.sparse.max, public_features.sparse.min))
+    return moments.center, np.sqrt(moments.variance), np.maximum(high - moments.center, moments.center - low)
+
+
+def _scale_columns(public_features: PublicFeatures, scales: NDArray[np.float64]) -> PublicFeatures:
+    """Divide every column by its scale; sparse features stay sparse."""
+    X = public_features.sparse
+    if X is None:
+        return PublicFeatures(public_features.values / scales, public_features.names)
+    scaled = csr_array((X.data / scales[X.indices], X.indices, X.indptr), shape=X.shape)
+    return PublicFeatures(scaled, public_features.names)
+
+
 def _compute_cost(public_features: PublicFeatures, spectrum: Spectrum) -> float:
-    longest = max(
-        float((block.astype(np.float64) ** 2).sum(axis=1).max())
-        for block in np.array_split(public_features.values, -(-len(public_features.values) // ROWS_AT_ONCE))
-    )
+    X = public_features.sparse
+    if X is None:
+        longest = max(
+            float((block.astype(np.float64) ** 2).sum(axis=1).max())
+            for block in np.array_split(public_features.values, -(-len(public_features) // ROWS_AT_ONCE))
+        )
+    else:
+        longest = float(X.power(2).sum(axis=1).max())
     return (longest + 1.0) * float((spectrum.singular_values**-2.0).sum()) / spectrum.num_records

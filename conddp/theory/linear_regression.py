@@ -182,7 +182,7 @@ def compute_improvement(
     S, V = spectrum.singular_values, spectrum.right_vectors
     C = ConditioningMatrix.from_spectrum(spectrum) if conditioning is None else conditioning
     plain = ConditioningMatrix.identity(spectrum)
-    lengths = [np.sqrt((each.transform(public_features) ** 2).sum(axis=1).max()) for each in (plain, C)]
+    lengths = [each.compute_norms(public_features).max() for each in (plain, C)]
     inverse = C.inverse @ V / S  # maps projected labels to conditioned parameters
     extremes = np.linalg.svd(np.linalg.pinv(inverse) / S[:, None], compute_uv=False)
     rows = lengths[0] / lengths[1]

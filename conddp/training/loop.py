@@ -17,7 +17,7 @@ from conddp.training.clipping import Workspace, compute_clipped_sum
 from conddp.training.optimizers import Optimizer
 from conddp.training.sampling import PoissonSampler
 
-__all__ = ["Progress", "TrainingPlan", "train"]
+__all__ = ["Progress", "StepCounter", "TrainingPlan", "train"]
 
 LARGEST_PARAMETER = 1e6  # parameters are clamped to this (post-processing), so that a diverging run cannot overflow
 
@@ -77,6 +77,25 @@ class Progress:
 Callback = Callable[[Progress], bool | None]
 
 
+@dataclass(frozen=True)
+class StepCounter:
+    """A callback that shows how far a run has come, and nothing that was released.
+
+    A fit with a checkpoint need not write every answer to disk before such a callback is called, as it must for others.
+
+    Parameters
+    ----------
+    show : callable
+        Called with the number of steps done and their total number.
+    """
+
+    show: Callable[[int, int], None]
+
+    def __call__(self, progress: Progress) -> None:
+        """Show the number of steps."""
+        self.show(progress.step, progress.num_steps)
+
+
 @np.errstate(all="ignore")  # overflow may depend on private values, and warnings must not reveal it
 def train(
     plan: TrainingPlan,
@@ -106,7 +125,9 @@ def train(
         separately, not for all of them together. Without a curator no noise is added; use this only for records that
         are already released or need no protection. With units, every record is clipped on its own and multiplied by
         its public weight, so the sensitivity is that of one record times the largest sum of the weights of a unit.
-        Samples consist of whole units, each with the same probability and independently of all others.
+        Samples consist of whole units, each with the same probability and independently of all others. Sums over
+        rows that are never formed may be rounded by more than the curator covers. Sensitivity and noise are then
+        multiplied by one plus a public bound (``inputs.rounding``).
 
     Parameters
     ----------
@@ -148,6 +169,7 @@ def train(
 
     clip_norm = per_configuration(plan.clip_norm)
     together = 1.0 if weights is None else max(1.0, weights.largest_total)
+    together *= 1.0 + inputs.rounding
     sensitivity = neighbouring.sensitivity(clip_norm) * together
     noise_std = per_configuration(plan.noise_multiplier) * clip_norm * together
     sampler = PoissonSampler(

@@ -129,7 +129,7 @@ class Cell:
         """Rough size of the work in record visits, to order cells and estimate the remaining time."""
         if self.accounting == "ours" or self.method.search is None:
             return 1e7
-        n, d = load_split(self.data, "paper").train.public.values.shape
+        n, d = load_split(self.data, "paper").train.public.shape
         search = self.method.search
         runs, alive, before = float(search.finalists * self.num_seeds), len(search.trials), 0.0
         for fraction, keep in search.rungs:

@@ -58,7 +58,7 @@ def summarize_design(data: str) -> DesignSummary:
     spectrum = Spectrum.of(train.public, constant=False)
     whitened = ConditioningMatrix.from_spectrum(spectrum).transform(train.public)
     leverage = float((whitened**2).sum(axis=1).max() / train.num_records)
-    n, d = train.public.values.shape
+    n, d = train.public.shape
     return DesignSummary(data, n, d, tuple(spectrum.singular_values.tolist()), leverage)
 
 

@@ -1,0 +1,68 @@
+"""Principal axes of public columns: the linear map that whitens their rows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp.data.parts import PublicFeatures
+from conddp.errors import SchemaError
+from conddp.features.row_weights import RowWeights
+from conddp.features.standardization import Standardization, choose_signs, is_large
+
+__all__ = ["PrincipalAxes"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PrincipalAxes:
+    """Axes along which rows of public columns are whitened, in the order of their variance.
+
+    Privacy
+        Built from public columns only: no cost.
+
+    Parameters
+    ----------
+    center : array of shape (d,)
+        Means of the columns; zero without a constant.
+    slopes : array of shape (d, k)
+        Matrix that converts centred columns to whitened directions, without the constant.
+    variances : array of shape (k,)
+        Variance of each direction for columns of unit variance, divided by the mean over all directions.
+    """
+
+    center: Vector
+    slopes: Vector
+    variances: Vector
+
+    @classmethod
+    def of(
+        cls, public_features: PublicFeatures, *, constant: bool, tolerance: float, weights: RowWeights | None
+    ) -> "PrincipalAxes":
+        """Compute the axes of public features, and drop collinear directions."""
+        d = public_features.shape[1]
+        moments = Standardization.of(
+            public_features,
+            constant=constant,
+            function="WhitenedRows.of",
+            weights=None if weights is None else weights.values,
+        )
+        squared, rotation = (
+            np.linalg.eigh(moments.gram / moments.total_weight) if d else (np.empty(0), np.empty((0, 0)))
+        )
+        keep = np.flatnonzero(squared > max(squared[-1] if d else 0.0, 0.0) * tolerance**2)[::-1]
+        if not len(keep) and not constant:
+            raise SchemaError("every public column is zero. There is nothing to learn from; add a column.")
+        if is_large(public_features):  # the same directions whether features are stored as sparse or dense
+            rotation = rotation * choose_signs(rotation)
+        slopes = rotation[:, keep] / np.sqrt(squared[keep]) * (moments.varies / moments.scale)[:, None]
+        variances = squared[keep] / (squared[keep].mean() if len(keep) else 1.0)
+        return cls(moments.center, slopes, variances)
+
+    def make_matrix(self, *, constant: bool) -> Vector:
+        """Matrix that converts coefficients of directions, the constant first, to weights of columns and constant."""
+        if not constant:
+            return self.slopes
+        d = len(self.center)
+        return np.block([[np.zeros((d, 1)), self.slopes], [np.ones((1, 1)), -(self.center @ self.slopes)[None]]])

@@ -1,0 +1,160 @@
+"""Whitened public rows, as releases use them: predictions, norms and sums, block by block."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp.data.units import Units
+from conddp.features.row_weights import RowWeights
+
+__all__ = ["DensePass", "PublicRows", "RowPass"]
+
+Vector = NDArray[np.float64]
+
+
+class RowPass(Protocol):
+    """One pass over rows with fixed coefficients and direction weights.
+
+    Sums of blocks are added up before they are finished, so that what is common to all blocks is computed once.
+    """
+
+    def predict(self, span: slice) -> Vector:
+        """Coefficients times row, for a block."""
+
+    def measure(self, span: slice) -> Vector:
+        """Norms of the rows of a block, with each direction multiplied by the root of its weight."""
+
+    def sum_rows(self, span: slice, factors: Vector) -> Vector:
+        """Sum of factor times row over a block, to be finished."""
+
+    def finish_rows(self, sums: Vector) -> Vector:
+        """Sums of factor times row, shape (k,), from the sums of all blocks."""
+
+    def sum_squares(self, span: slice, factors: Vector) -> Vector:
+        """Sum of factor times squared row over a block, to be finished."""
+
+    def finish_squares(self, sums: Vector) -> Vector:
+        """Sums of factor times squared row, shape (k,), from the sums of all blocks."""
+
+    def sum_magnitudes(self, span: slice, limits: Vector) -> Vector:
+        """Sum over a block that bounds rounding errors, for limits of absolute factors; to be finished."""
+
+    def bound_rounding(self, sums: Vector) -> float:
+        """Bound what rounding adds to the move of a weighted sum of rows, beyond what the curator covers."""
+
+
+@dataclass(frozen=True)
+class DensePass:
+    """Pass over rows that are kept in memory."""
+
+    values: Vector
+    coefficients: Vector
+    direction_weights: Vector
+
+    def predict(self, span: slice) -> Vector:
+        """Coefficients times row, for a block."""
+        return np.asarray(self.values[span] @ self.coefficients)
+
+    def measure(self, span: slice) -> Vector:
+        """Norms of the weighted rows of a block."""
+        return np.sqrt(self.values[span] ** 2 @ self.direction_weights)
+
+    def sum_rows(self, span: slice, factors: Vector) -> Vector:
+        """Sum of factor times row over a block."""
+        return np.asarray(factors @ self.values[span])
+
+    def finish_rows(self, sums: Vector) -> Vector:
+        """Return the sums unchanged."""
+        return sums
+
+    def sum_squares(self, span: slice, factors: Vector) -> Vector:
+        """Sum of factor times squared row over a block."""
+        return np.asarray(factors @ self.values[span] ** 2)
+
+    def finish_squares(self, sums: Vector) -> Vector:
+        """Return the sums unchanged."""
+        return sums
+
+    def sum_magnitudes(self, span: slice, limits: Vector) -> Vector:
+        """Return nothing: the curator covers rounding errors of sums of rows that are kept in memory."""
+        return np.zeros(0)
+
+    def bound_rounding(self, sums: Vector) -> float:
+        """Return 0."""
+        return 0.0
+
+
+class PublicRows(ABC):
+    """Whitened public rows in principal directions.
+
+    Privacy
+        Built from public columns only: no cost. A release recognises public rows by this type; rows that include
+        private columns have the type :class:`~conddp.newton.private_columns.PrivateRows`.
+
+    Attributes are described in :class:`~conddp.features.whitening.WhitenedRows`.
+    """
+
+    variances: Vector
+    matrix: Vector
+    has_constant: bool
+    weights: RowWeights | None
+
+    @property
+    @abstractmethod
+    def num_records(self) -> int:
+        """Number of records n."""
+
+    @abstractmethod
+    def start_pass(self, coefficients: Vector, direction_weights: Vector) -> RowPass:
+        """Prepare a pass over the rows."""
+
+    @abstractmethod
+    def predict(self, coefficients: Vector) -> Vector:
+        """Coefficients times row, for all records."""
+
+    @abstractmethod
+    def predict_slopes(self, coefficients: Vector) -> Vector:
+        """Same as :meth:`predict`, for coefficients of all directions but the constant."""
+
+    @abstractmethod
+    def compute_mean(self) -> Vector:
+        """Weighted mean of all rows, shape (k,)."""
+
+    @abstractmethod
+    def compute_squared_norms(self) -> Vector:
+        """Squared norms of all rows, shape (n,)."""
+
+    @abstractmethod
+    def pool(self, variance: Vector) -> Vector:
+        """Variances, shape (k,), with equal ones for directions that must have equal weights."""
+
+    @abstractmethod
+    def bound_moves(self, units: Units, weights: Vector | None) -> Vector:
+        """Bound how far the records of each unit, with these weights, move a sum together, in moves of one record."""
+
+    @abstractmethod
+    def bound_unit_move(self, distances: Vector, direction_weights: Vector, *, beside: Vector) -> float:
+        """Bound the largest move of a sum of weighted rows, and of a further coordinate, by one unit.
+
+        Parameters
+        ----------
+        distances : array of shape (n,)
+            Largest move of the factor of each record.
+        direction_weights : array of shape (k,)
+            Weights of the directions.
+        beside : array of shape (m,)
+            Largest move of the further coordinate, for every unit.
+        """
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of the weights of the records; n without weights."""
+        return float(self.num_records) if self.weights is None else self.weights.total
+
+    @property
+    def num_directions(self) -> int:
+        """Number of directions k, including the constant."""
+        return len(self.variances)
