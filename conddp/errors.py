@@ -4,6 +4,7 @@
 
     CondDPError
     ├── SchemaError             (ValueError)  columns, roles, bounds or values are not what was declared
+    ├── OutputExists            (FileExistsError) the file to write exists, and overwriting was not asked for
     ├── PrivacyError
     │   ├── BudgetExceeded      (ValueError)  the cost exceeds the remaining budget of the ledger
     │   ├── PrivateDataLeak     (TypeError)   private data were passed where only public data are allowed
@@ -24,6 +25,7 @@ private values.
 """
 
 from importlib.util import find_spec
+from pathlib import Path
 
 __all__ = [
     "BudgetExceeded",
@@ -32,10 +34,12 @@ __all__ = [
     "LedgerError",
     "MissingExtra",
     "NotCalibrated",
+    "OutputExists",
     "PrivacyError",
     "PrivacyWarning",
     "PrivateDataLeak",
     "SchemaError",
+    "refuse_existing",
     "require_package",
 ]
 
@@ -46,6 +50,18 @@ class CondDPError(Exception):
 
 class SchemaError(CondDPError, ValueError):
     """Columns, roles, bounds or values are not what was declared."""
+
+
+class OutputExists(CondDPError, FileExistsError):  # noqa: N818  (reads as what happened)
+    """The file to write exists already."""
+
+
+def refuse_existing(path: Path, *, overwrite: bool) -> None:
+    """Raise if a file exists and may not be overwritten, or is a folder. Call this before long computations."""
+    if path.is_dir():
+        raise OutputExists(f"'{path}' is a folder. Name another file.")
+    if path.exists() and not overwrite:
+        raise OutputExists(f"'{path}' exists already. Name another file, or pass overwrite=True.")
 
 
 class PrivacyError(CondDPError):

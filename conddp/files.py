@@ -15,7 +15,7 @@ from conddp.data.readers import read_table, require_names, stream_table
 from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.data.units import Units
-from conddp.errors import SchemaError
+from conddp.errors import SchemaError, refuse_existing
 from conddp.features.encoding import Encoding
 from conddp.features.reading import read_public, read_records
 from conddp.models.result import FitResult
@@ -26,6 +26,7 @@ from conddp.planning.storage import load_record
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.report import report_comparison, report_fit, report_plan, write_report
 from conddp.theory.design import Design
+from conddp.training.loop import StepCounter
 
 __all__ = [
     "compare_file",
@@ -74,7 +75,7 @@ def compare_file(data: Path, schema: Schema, **settings: Any) -> Comparison:
     **settings
         As in :func:`~conddp.planning.comparison.compare_algorithms`.
     """
-    private = dict(zip(schema.private, schema.private_bounds, strict=True))
+    private = dict(zip(schema.private, schema.private_domains, strict=True))
     units = load_units(data, schema)
     return compare_algorithms(load_public(data, schema)[0], private=private, units=units, **settings)
 
@@ -99,7 +100,7 @@ def load_audit_table(data: Path, schema: Schema) -> dict[str, Any]:
     """
     if schema.unit is not None:
         raise SchemaError("audits are for single records. Leave [unit] out of the schema to audit an algorithm.")
-    private = dict(zip(schema.private, schema.private_bounds, strict=True))
+    private = dict(zip(schema.private, schema.private_domains, strict=True))
     return {"public": load_public(data, schema)[0], "label_bounds": schema.label_bounds, "private": private}
 
 
@@ -116,6 +117,7 @@ def fit_file(
     other_rows: bool = False,
     seed: int | None = None,
     checkpoint: Path | None = None,
+    show_step: Callable[[int, int], None] | None = None,
 ) -> FitResult:
     """Train a model on a Parquet or CSV file and save it.
 
@@ -144,13 +146,19 @@ def fit_file(
     checkpoint : Path, optional
         File that keeps what is released while the fit runs, and is deleted when the model is saved. If it exists, the
         interrupted fit goes on at no further cost.
+    show_step : callable, optional
+        Called with the number of noisy steps done and their total number. It sees nothing that is released.
     """
     paying = None if ledger is None else PrivacyLedger.load(ledger, other_rows=other_rows)
     request = FitRequest(epsilon, delta, algorithm, head, random_state=seed, ledger=paying, checkpoint=checkpoint)
     check_folder(out)
     records, encoding = load_records(data, schema)
     design = Design.of(records.arrange().public)  # now: what fails after the fit fails when budget has been spent
-    request.run(records, deliver=lambda result: save_model(out, replace(result, design=design, encoding=encoding)))
+    request.run(
+        records,
+        callback=None if show_step is None else StepCounter(show_step),
+        deliver=lambda result: save_model(out, replace(result, design=design, encoding=encoding)),
+    )
     return load_model(out)
 
 
@@ -213,8 +221,7 @@ def predict_file(model: Path, data: Path, out: Path, *, keep: Sequence[str] = ()
     """
     if out.suffix not in WRITERS:
         raise SchemaError(f"predictions are written to .parquet or .csv, got '{out}'.")
-    if out.exists() and not overwrite:
-        raise SchemaError(f"'{out}' exists already. Name another file, or pass overwrite=True.")
+    refuse_existing(out, overwrite=overwrite)
     saved = load_model(model)
     target = f"{saved.schema.label.name}_predicted"
     if target in keep:

@@ -12,7 +12,9 @@ rng = np.random.default_rng(0)
 n = 10_000
 visits = pd.DataFrame(
     {
-        "clinic": rng.choice(["north", "south", "harbour", None], n, p=[0.5, 0.3, 0.15, 0.05]),
+        "clinic": pd.Series(rng.choice(["north", "south", "harbour", ""], n, p=[0.5, 0.3, 0.15, 0.05])).replace(
+            "", None
+        ),
         "day": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 700, n), unit="D"),
         "referred": rng.random(n) < 0.4,
         "distance": rng.lognormal(2, 1, n).round(1),

@@ -104,7 +104,7 @@ def test_choices_do_not_depend_on_private_values(rng: np.random.Generator) -> No
     assert data.private is not None
     other = Records(
         data.public,
-        PrivateFeatures(np.zeros_like(data.private.values), data.private.bounds, data.private.names),
+        PrivateFeatures(np.zeros_like(data.private.values), data.private.domains, data.private.names),
         Labels(np.full(500, 7.9), data.label.bounds),
     )
     for algorithm in ALGORITHMS.values():
@@ -118,7 +118,7 @@ def test_without_an_intercept_the_model_goes_through_the_origin(rng: np.random.G
     data = dataset(rng)
     result = CondDP().fit(data, BUDGET, fit_intercept=False, random_source=RandomSource.of(0))
     assert data.private is not None
-    origin = PrivateFeatures(np.zeros((1, 2)), data.private.bounds)
+    origin = PrivateFeatures(np.zeros((1, 2)), data.private.domains)
     assert result.model.predict(PublicFeatures(np.zeros((1, 3))), origin) == pytest.approx([0.0], abs=1e-12)
     assert result.model.compute_linear_coefficients()[2] == 0.0
 

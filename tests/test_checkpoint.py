@@ -141,7 +141,12 @@ def test_changed_data_settings_or_budget_are_refused(tmp_path: Path) -> None:
     label, public = records.label, records.public
     cases: list[tuple[Algorithm, Records, PrivacyBudget, str]] = [
         (CondDP(num_steps=8), Records(public, q, Labels(y, label.bounds)), BUDGET, "other private values"),
-        (CondDP(num_steps=8), Records(public, PrivateFeatures(cells, q.bounds), label), BUDGET, "other private values"),
+        (
+            CondDP(num_steps=8),
+            Records(public, PrivateFeatures(cells, q.domains), label),
+            BUDGET,
+            "other private values",
+        ),
         (CondDP(num_steps=8), Records(PublicFeatures(X), q, label), BUDGET, "another fit"),
         (CondDP(num_steps=9), records, BUDGET, "another fit"),
         (DPSGD(num_steps=8), records, BUDGET, "another fit"),
@@ -380,8 +385,19 @@ def test_a_process_that_is_killed_again_and_again_ends_with_a_model_for_one_budg
     rows = "\n".join(",".join(f"{cell:.6f}" for cell in row) for row in np.column_stack([X, y]))
     (tmp_path / "table.csv").write_text("a,b,c,d,e,f,y\n" + rows + "\n")
     ledger = PrivacyLedger(PrivacyBudget(2.0, 1e-6), path=tmp_path / "ledger.jsonl")
-    arguments = ["fit", "table.csv", "--label", "y", "--label-bounds=-4,4", "--epsilon", "2", "--head", "mlp"]
-    arguments += ["--algorithm", "cond-dp", "--ledger", "ledger.jsonl", "--checkpoint", "going", "--out", "model"]
+    arguments = ["fit", "table.csv", "--label", "y", "--label-bounds=-4,4", "--public", "all", "--epsilon", "2"]
+    arguments += [
+        "--head",
+        "mlp",
+        "--algorithm",
+        "cond-dp",
+        "--ledger",
+        "ledger.jsonl",
+        "--checkpoint",
+        "going",
+        "--out",
+        "model",
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CONDDP_CHECKPOINT_INTERVAL": "0"}
 
     def start() -> subprocess.Popen[bytes]:

@@ -7,7 +7,9 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +53,11 @@ def test_help_names_every_command_and_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "reproduce" in done.stdout and "data" in done.stdout
+
+
+def test_the_version_is_printed() -> None:
+    result = runner.invoke(cli.app, ["--version"])
+    assert result.exit_code == 0 and result.stdout == f"conddp {version('conddp')}\n"
 
 
 def test_all_data_sets_are_listed() -> None:
@@ -116,7 +123,7 @@ def test_our_errors_and_those_of_the_disk_exit_with_one(
 
 
 # What is shown to a user of the command line as it is: the draft of a schema, and how a page was made.
-SHOWN_AS_IT_IS = {"Edit, then: conddp fit", "`conddp reproduce ", " --quick", "(two with `--quick`)"}
+SHOWN_AS_IT_IS = {"`conddp reproduce ", " --quick", "(two with `--quick`)"}
 
 
 @pytest.mark.parametrize("name", [name for name in modules() if name.split(".")[0] != "cli"])
@@ -191,8 +198,16 @@ def test_from_a_table_to_predictions(table: Path, tmp_path: Path) -> None:
         runner.invoke(cli.app, ["schema", "init", str(table), "--label", "price", "--out", str(draft)]).exit_code == 0
     )
     text = draft.read_text()
-    assert '"rooms",' in text and "'town'" in text and "bounds = []" in text
-    draft.write_text(text.replace("bounds = []  # [low, high]", "bounds = [0, 500]"))
+    assert 'name = "price"  # number' in text and "bounds = []" in text
+    columns = tomllib.loads(text)["undecided"]["columns"]
+    assert columns == ["rooms", "age", "income", "town"]
+    fitting = ["fit", str(table), "--schema", str(draft), "--out", str(model)]
+    assert "4 columns are undecided" in str(runner.invoke(cli.app, fitting).exception)
+    text = text.replace("bounds = []  # [low, high]", "bounds = [0, 500]").replace("[dropped]", "[public.old]")
+    text = (
+        text.replace("[public]", "[dropped]").replace("[undecided]", "[public]").replace("[public.old]", "[undecided]")
+    )
+    draft.write_text(text.replace('  "town",  # text\n', ""))
     assert Schema.load(draft).public == ("rooms", "age", "income")
 
     init = ["ledger", "init", str(ledger), "--epsilon", "2", "--delta", "1e-5"]
@@ -204,6 +219,13 @@ def test_from_a_table_to_predictions(table: Path, tmp_path: Path) -> None:
     assert "(1, 1e-06)-differentially private" in " ".join(fitted.stdout.split())
     predicted = runner.invoke(cli.app, ["predict", str(model), str(table), "--out", str(out)])
     assert "200 predictions" in predicted.stdout
+    kept = tmp_path / "kept.csv"
+    keeping = ["predict", str(model), str(table), "--out", str(kept), "--keep", "town,age", "--keep", "price"]
+    assert runner.invoke(cli.app, keeping).exit_code == 0
+    lines = kept.read_text().splitlines()
+    assert lines[0] == '"town","age","price","price_predicted"' and len(lines) == 201
+    unknown = runner.invoke(cli.app, [*keeping[:-1], "prices", "--force"])
+    assert unknown.exit_code == 2 and "--keep names 'prices'" in " ".join(unknown.output.split())
     values = pyarrow.parquet.read_table(out)["price_predicted"].to_numpy()
     assert values.shape == (200,) and values.min() >= 0 and values.max() <= 500
 
@@ -239,7 +261,9 @@ def test_the_common_case_needs_no_schema_file(tmp_path: Path) -> None:
         file.write("a,b,c,y\n" + "".join(f"{i},{i % 7},{i % 3},{i % 5}\n" for i in range(100)))
     model = tmp_path / "model"
     arguments = ["fit", str(path), "--label", "y", "--label-bounds", "0,5", "--private", "c=0,2", "--out", str(model)]
-    result = runner.invoke(cli.app, [*arguments, "--json"])
+    refused = runner.invoke(cli.app, arguments)
+    assert refused.exit_code == 2 and "2 columns are neither public nor private" in " ".join(refused.output.split())
+    result = runner.invoke(cli.app, [*arguments, "--public", "all", "--json"])
     assert result.exit_code == 0, result.output
     assert "private column 'c'" in json.loads(result.stdout)["guarantee"]
     saved = load_model(model)
@@ -250,7 +274,11 @@ def test_names_that_look_like_markup_are_printed_as_they_are(tmp_path: Path) -> 
     path = tmp_path / "odd.csv"
     path.write_text("[red]a,[/b],y\n" + "".join(f"{i},{i % 7},{i % 5}\n" for i in range(50)))
     result = runner.invoke(
-        cli.app, ["fit", str(path), "--label", "y", "--label-bounds", "0,5", "--out", str(tmp_path / "[bold]")]
+        cli.app,
+        [
+            *("fit", str(path), "--label", "y", "--label-bounds", "0,5", "--public", "all"),
+            *("--out", str(tmp_path / "[bold]")),
+        ],
     )
     assert result.exit_code == 0, result.output
     assert "'[red]a', '[/b]'" in result.stdout and "[bold]" in result.stdout
@@ -348,7 +376,7 @@ def test_plan_and_compare_never_open_the_label_or_a_private_column(
         path.write_bytes(content)
     options = ["--schema", str(schema)]
     if not with_schema:
-        options = ["--label", "price", "--label-bounds", "0,500", "--private", "income=0,100"]
+        options = ["--label", "price", "--label-bounds", "0,500", "--private", "income=0,100", "--public", "all"]
     for command in (["plan"], ["compare", "--algorithm", "auto", "--epsilon", "1"]):
         result = runner.invoke(cli.app, [command[0], str(path), *command[1:], *options, "--workers", "1", "--json"])
         assert result.exit_code == 0, f"{result.output} {result.exception!r}"
@@ -393,10 +421,26 @@ def test_no_budget_is_spent_on_columns_that_cannot_be_described(tmp_path: Path) 
     path, ledger = tmp_path / "huge.csv", tmp_path / "l.jsonl"
     path.write_text("a,y\n" + "".join(f"{i}e200,{i % 5}\n" for i in range(50)))
     PrivacyLedger(PrivacyBudget(2.0, 1e-5), path=ledger)
-    options = ["--label", "y", "--label-bounds", "0,5", "--algorithm", "mean", "--ledger", str(ledger)]
+    options = ["--label", "y", "--label-bounds", "0,5", "--public", "a", "--algorithm", "mean", "--ledger", str(ledger)]
     result = runner.invoke(cli.app, ["fit", str(path), *options, "--out", str(tmp_path / "m")])
     assert isinstance(result.exception, SchemaError)
     assert PrivacyLedger.load(ledger).spent == PrivacyBudget(0.0, 0.0)
+
+
+def test_a_pure_algorithm_needs_no_delta(table: Path, tmp_path: Path) -> None:
+    columns = ["--label", "price", "--label-bounds", "0,500", "--public", "rooms,age", "--delta", "0"]
+    for algorithm in ("rr-on-bins", "auto"):
+        out = tmp_path / algorithm
+        result = runner.invoke(cli.app, ["fit", str(table), *columns, "--algorithm", algorithm, "--out", str(out)])
+        assert result.exit_code == 0, result.output
+        assert load_model(out).guarantee.delta == 0.0
+    refused = runner.invoke(cli.app, ["fit", str(table), *columns, "--algorithm", "mean", "--out", str(tmp_path / "m")])
+    assert refused.exit_code == 2 and "strictly between 0 and 1" in " ".join(refused.output.split())
+    few = ["--algorithm", "auto", "--algorithm", "mean", "--epsilon", "1", "--workers", "1"]
+    compared = runner.invoke(cli.app, ["compare", str(table), *columns, *few])
+    assert compared.exit_code == 0 and "not tried: mean: it needs a delta above 0." in compared.stdout
+    audited = runner.invoke(cli.app, ["audit", "rr-on-bins", "mean", "--delta", "0", "--fits", "6"])
+    assert audited.exit_code == 0 and "not audited: mean" in audited.stdout
 
 
 def test_a_plan_goes_with_its_own_model_only(table: Path, schema: Path, tmp_path: Path) -> None:
@@ -417,7 +461,7 @@ def test_a_plan_goes_with_its_own_model_only(table: Path, schema: Path, tmp_path
         (("comparison", "errors", "auto"), [[0.0] * 11] * 5),
         (("comparison", "errors", "auto"), [[1.0] * 11]),
         (("comparison", "constant"), []),
-        (("comparison", "delta"), 0),
+        (("comparison", "delta"), 1),
         (("design", "rank"), 0),
         (("design", "singular_values"), []),
         (("design", "conditioned_cost"), -1.0),

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,9 +13,12 @@ from conddp.data.parts import PublicFeatures
 from conddp.data.schema import Schema
 from conddp.errors import PrivacyError
 from conddp.labels.simulation import FAMILIES, simulate
+from conddp.planning import comparison as comparison_module
 from conddp.planning.comparison import CANDIDATES, Comparison, compare_algorithms
 from conddp.planning.plan import Plan, make_plan
 from conddp.privacy.neighbouring import Neighbouring
+from conddp.report.plan import report_plan
+from conddp.report.rendering import render_markdown
 from conddp.theory.design import Design
 
 SCHEMA = Schema.of(label="y", label_bounds=(0, 10), public=["a", "b", "c"])
@@ -133,12 +137,65 @@ def test_the_default_is_recommended_unless_another_is_clearly_better(public: Pub
     close = advise(public, 1.0, {"auto": (1.3, 1.201, 1.1), "cond-dp": (1.4, 1.19, 1.1)})
     assert close.algorithm == "auto"
     assert "1.201 times that of linear least squares" in close.recommendation
-    assert "'cond-dp' does as well, at 1.190 times" in close.recommendation
+    assert "A tie: 'cond-dp', at 1.190 times, does as well" in close.recommendation
     assert "at none of these budgets" in close.recommendation
     clear = advise(public, 1.0, {"auto": (1.3, 1.2, 1.1), "cond-dp": (1.4, 1.1, 1.04)})
     assert clear.algorithm == "cond-dp"
     assert "algorithm 'cond-dp'" in clear.recommendation
     assert "from epsilon 4 on" in clear.recommendation
+
+
+def test_what_the_simulated_labels_do_not_tell_apart_is_a_tie(public: PublicFeatures) -> None:
+    def plan(errors: dict[str, tuple[float, ...]]) -> Plan:
+        stored = make_comparison(dict.fromkeys(errors, (1.0, 1.0, 1.0)), constant=9.0)
+        drawn = {name: (values,) * 3 for name, values in errors.items()}
+        comparison = replace(stored, errors=drawn, constant=(9.0,) * 4)
+        return Plan(SCHEMA, 1.0, Design.of(public), comparison)
+
+    scattered = plan({"auto": (1.1, 1.3, 1.2, 1.4), "cond-dp": (1.3, 1.1, 1.4, 1.25), "dpsgd": (2.0, 2.2, 2.1, 2.3)})
+    assert scattered.comparison.is_tie("auto", "cond-dp", 1.0)
+    assert "A tie: 'cond-dp', at 1.258 times, does as well" in scattered.recommendation
+    assert not scattered.comparison.is_tie("auto", "dpsgd", 1.0)
+    # The same difference of the means, on every set of labels: no tie.
+    steady = plan({"auto": (1.1, 1.3, 1.2, 1.4), "cond-dp": (1.13, 1.33, 1.23, 1.43)})
+    assert not steady.comparison.is_tie("auto", "cond-dp", 1.0)
+    assert "'cond-dp' comes next" in steady.recommendation and "tie" not in steady.recommendation
+    # Better by more than 2 %, but not beyond the spread: the default stays.
+    lucky = plan({"auto": (1.1, 1.6, 1.2, 1.7), "cond-dp": (1.5, 1.1, 1.4, 1.25), "dpsgd": (1.1, 1.6, 1.2, 1.7)})
+    assert lucky.algorithm == "auto"
+    assert "'cond-dp', at 1.304 times, and 'dpsgd', at 1.377 times, do as well" in lucky.recommendation
+
+
+@pytest.mark.parametrize("head", ["wide", "mlp", "fm"])
+def test_slow_rivals_of_a_nonlinear_head_are_tried_only_if_asked_for(
+    public: PublicFeatures, monkeypatch: pytest.MonkeyPatch, head: str
+) -> None:
+    tried: list[str] = []
+
+    def compute(setting: comparison_module._Setting, cell: comparison_module._Cell) -> comparison_module._Answer:
+        tried.extend(setting.algorithms)
+        return comparison_module._Answer(dict.fromkeys(setting.algorithms, 1.0), 2.0, {})
+
+    monkeypatch.setattr(comparison_module, "_compute", compute)
+    plan = make_plan(public, SCHEMA, head=head)
+    assert set(tried) == {"auto"}
+    assert {"cond-dp", "dpsgd", "rr-on-bins"} < set(plan.comparison.skipped)
+    compared = compare_algorithms(public, head=head)
+    assert set(tried) == {"auto"} and "switch-cond-dp" in compared.skipped
+    assert "Name it in algorithms" in compared.skipped["dpsgd"]
+    compare_algorithms(public, head=head, algorithms=["dpsgd"])
+    assert "dpsgd" in tried
+
+
+def test_delta_may_be_zero_and_only_pure_algorithms_are_tried(public: PublicFeatures) -> None:
+    plan = make_plan(public, SCHEMA, delta=0.0)
+    assert set(plan.comparison.errors) == {"auto", "rr-on-bins"}
+    assert plan.comparison.is_tie("auto", "rr-on-bins", 1.0)  # the one is the other, with other noise
+    assert plan.comparison.skipped["cond-dp"] == "it needs a delta above 0."
+    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    assert "which cannot give delta = 0" in render_markdown(report_plan(plan))
+    with pytest.raises(PrivacyError, match="no algorithm of"):
+        compare_algorithms(public, private={"age": Bounds(0, 9)}, algorithms=["auto"], delta=0.0)
 
 
 def test_a_hopeless_budget_and_a_generous_one_are_called_so(public: PublicFeatures) -> None:

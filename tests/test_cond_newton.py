@@ -25,7 +25,7 @@ from conddp import (
 )
 from conddp.algorithms import CondDP, NonPrivate, RROnBins
 from conddp.bounds import Bounds
-from conddp.data.scaling import largest_private, scale_bounds, scale_label, scale_private
+from conddp.data.scaling import PrivateSpan, largest_private, scale_bounds, scale_label, scale_private
 from conddp.errors import PrivacyError
 from conddp.features.random_features import RandomFeatures
 from conddp.features.whitening import WhitenedRows
@@ -347,8 +347,8 @@ def test_private_columns_are_learned_from_too(
     assert "the private columns 'q0', 'q1'" in str(result.guarantee)
 
 
-def test_private_columns_need_a_linear_head(rng: np.random.Generator) -> None:
-    with pytest.raises(PrivacyError, match="with private columns CondNewton supports a linear head only"):
+def test_private_columns_need_a_head_that_is_linear_in_fixed_features(rng: np.random.Generator) -> None:
+    with pytest.raises(PrivacyError, match="with private columns CondNewton supports the heads 'linear' and 'wide'"):
         CondNewton().fit(dataset(rng), BUDGET, head=MLP())
 
 
@@ -356,11 +356,11 @@ def test_private_directions_are_nearly_orthonormal_with_little_noise(rng: np.ran
     X = rng.normal(size=(5000, 3))
     public = WhitenedRows.of(PublicFeatures(X))
     values = np.column_stack([0.5 * X[:, 0] + 0.5 * rng.normal(size=5000), rng.uniform(-1, 1, 5000)])
-    private, largest = np.clip(values, -1.7, 1.7), np.full(2, np.sqrt(3))
+    private, span = np.clip(values, -1.7, 1.7), PrivateSpan.of([Bounds(0, 1)] * 2)
 
     def add(mu: float) -> PrivateRows:
         curator = Curator(rng, num_records=5000)
-        moments = release_moments(public, private, largest, mu=mu, neighbouring=Neighbouring.REPLACE, curator=curator)
+        moments = release_moments(public, private, span, mu=mu, neighbouring=Neighbouring.REPLACE, curator=curator)
         return PrivateRows.of(public, private, moments)
 
     whole = add(1e4)

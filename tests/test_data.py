@@ -136,7 +136,7 @@ def test_a_first_line_that_may_be_data_is_refused_and_not_shown(tmp_path: Path, 
 def test_names_with_digits_are_names(tmp_path: Path, name: str) -> None:
     path = tmp_path / "t.csv"
     path.write_text(f"{name},b\n1,2\n", encoding="utf-8")
-    assert read_column_types(path) == {name: True, "b": True}
+    assert read_column_types(path) == {name: "whole number", "b": "whole number"}
     schema = Schema.of(label=name.upper() + "x", label_bounds=(0, 1), public=["b"])
     with pytest.raises(SchemaError, match="not among the 2 columns of"):
         load_public(path, schema)

@@ -280,7 +280,7 @@ def test_a_file_belongs_to_one_table(tmp_path: Path) -> None:
     for other in (make_table(seed=1), make_table(n=81), (X[:40], y[:40]), (np.vstack([X, X]), np.r_[y, y])):
         with pytest.raises(LedgerError, match=r"belongs to another table: .* Open a new ledger .*other_rows=True"):
             fit(PrivacyLedger.load(path), *other)
-    assert PrivacyLedger.load(path).plain_sum.epsilon == pytest.approx(6 * 0.1) != spent.epsilon
+    assert PrivacyLedger.load(path).plain_sum == spent and spent.epsilon == pytest.approx(6 * 0.1)
     fit(PrivacyLedger.load(path, other_rows=True), X[:40], y[:40])
     fit(PrivacyLedger.load(path), X[:40], y[:40])  # known from now on
 
@@ -382,3 +382,37 @@ def test_a_ledger_whose_delta_protects_nobody_is_not_created(tmp_path: Path) -> 
         with pytest.raises(ValueError, match="an epsilon above 0 and a delta below 0.1"):
             PrivacyLedger(budget, path=tmp_path / "ledger.jsonl")
     assert not (tmp_path / "ledger.jsonl").exists()
+
+
+def test_two_handles_show_the_same_numbers_at_any_time(path: Path) -> None:
+    one, other = PrivacyLedger.load(path), PrivacyLedger.load(path)
+    before = {name: getattr(other, name) for name in ("entries", "plain_sum", "spent", "remaining")}
+    for name, seen in before.items():  # each read first after the change, by its own handle
+        fresh = PrivacyLedger.load(path)
+        assert getattr(fresh, name) == getattr(other, name)
+        one.spend(entry(f"for {name}", PrivacyBudget(0.1, 1e-9)))
+        assert getattr(fresh, name) == getattr(one, name) == getattr(other, name) != seen
+    assert repr(other) == repr(one)
+    other = PrivacyLedger.load(path)
+    one.spend(entry("for the copy", PrivacyBudget(0.1, 1e-9)))
+    other.write_copy(path.parent / "copy.jsonl")
+    assert "for the copy" in (path.parent / "copy.jsonl").read_text()
+
+
+def test_a_handle_sees_what_another_process_has_spent(path: Path) -> None:
+    ledger = PrivacyLedger.load(path)
+    spent = ledger.plain_sum.epsilon
+    program = (
+        "import sys; from conddp import PrivacyBudget, PrivacyLedger; from conddp.privacy.entry import LedgerEntry\n"
+        "PrivacyLedger.load(sys.argv[1]).spend(LedgerEntry('elsewhere', PrivacyBudget(0.5, 0.0)))"
+    )
+    subprocess.run([sys.executable, "-c", program, str(path)], check=True, cwd=ROOT)
+    assert ledger.plain_sum.epsilon == pytest.approx(spent + 0.5)
+    assert ledger.entries[-1].what == "elsewhere"
+
+
+def test_an_unchanged_file_is_not_read_again_to_be_shown(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = PrivacyLedger.load(path)
+    shown = repr(ledger)
+    monkeypatch.setattr("conddp.privacy.ledger_file.read_chain", None)
+    assert repr(ledger) == shown

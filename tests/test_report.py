@@ -233,7 +233,7 @@ def test_with_private_columns_no_deviation_is_claimed(tmp_path: Path) -> None:
     saved = make_saved(tmp_path / "model")
     assert saved.diagnostics.coefficient_deviations == ()
     table = next(table for table in list_tables(report_fit(saved)) if table.caption.startswith("Coefficients"))
-    assert table.heads == ("column", "coefficient")
+    assert table.heads == ("feature", "coefficient")
     assert [row[0] for row in table.rows] == [*PUBLIC, PRIVATE, "intercept"]
 
 

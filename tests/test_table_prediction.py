@@ -85,7 +85,7 @@ SAME: dict[str, Callable[[], Any]] = {
 
 
 def _columns() -> dict[str, Any]:
-    return dict(zip(TABLE, pa.Table.from_pandas(TABLE, preserve_index=False).columns, strict=True))
+    return dict(zip(TABLE.columns.tolist(), pa.Table.from_pandas(TABLE, preserve_index=False).columns, strict=True))
 
 
 @pytest.mark.parametrize("name", list(SAME))

@@ -80,7 +80,7 @@ def test_one_record_moves_a_score_by_at_most_its_sensitivity(private: bool, monk
                 if columns is not None:
                     cells = columns.values.copy()
                     cells[position] = hidden
-                    columns = PrivateFeatures(cells, columns.bounds)
+                    columns = PrivateFeatures(cells, columns.domains)
                 changed = Records(records.public, columns, Labels(values, records.label.bounds))
                 module._release_score(result, changed, 0.3, curator)
         moved = max(sums) - min(sums)

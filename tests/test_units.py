@@ -580,12 +580,11 @@ def test_a_plan_that_cannot_know_the_units_is_refused() -> None:
         compare_algorithms(records.public, units=Units.of([0, 1]))
 
 
-def test_a_sample_for_simulation_consists_of_whole_units(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_for_simulation_consists_of_whole_units() -> None:
     from conddp.planning import comparison
 
-    monkeypatch.setattr(comparison, "MOST_RECORDS", 200)
     codes = np.random.default_rng(0).integers(0, 150, size=600)
-    public, units = comparison._sample(PublicFeatures(np.arange(600.0)[:, None]), Units(codes))
+    public, units = comparison._sample(PublicFeatures(np.arange(600.0)[:, None]), Units(codes), 200)
     kept = public.values[:, 0].astype(int)
     assert units is not None and 150 < len(kept) <= 200 and len(units) == len(kept)
     assert np.array_equal(kept, np.flatnonzero(np.isin(codes, codes[kept])))
@@ -603,12 +602,13 @@ def run_command(*arguments: str) -> Any:
 
 
 def test_the_command_line_names_a_unit_without_a_schema_file(data: Path, tmp_path: Path) -> None:
-    columns = ("--label", "price", "--label-bounds", "0,10", "--private", "size=-3,3", "--unit", "customer_id")
-    done = run_command("fit", str(data), *columns, "--out", str(tmp_path / "model"), "--seed", "0")
+    columns = ("--label", "price", "--label-bounds", "0,10", "--public", "all")
+    options = (*columns, "--private", "size=-3,3", "--unit", "customer_id")
+    done = run_command("fit", str(data), *options, "--out", str(tmp_path / "model"), "--seed", "0")
     assert done.exit_code == 0, done.output
     assert "any one of its 300 values of 'customer_id'" in " ".join(done.output.split())
     assert load_model(tmp_path / "model").schema == SCHEMA
-    wrong = run_command("fit", str(data), *columns[:-1], "customer", "--out", str(tmp_path / "other"))
+    wrong = run_command("fit", str(data), *options[:-1], "customer", "--out", str(tmp_path / "other"))
     assert wrong.exit_code != 0
     assert not (tmp_path / "other").exists()
 
@@ -621,10 +621,10 @@ def test_the_command_line_refuses_a_unit_beside_a_schema_file(data: Path, tmp_pa
 
 
 def test_the_command_line_plans_for_units(data: Path) -> None:
-    columns = ("--label", "price", "--label-bounds", "0,10", "--unit", "customer_id")
+    columns = ("--label", "price", "--label-bounds", "0,10", "--public", "all", "--unit", "customer_id")
     few = ("--algorithm", "mean", "--epsilon", "1", "--workers", "1")
     done = run_command("compare", str(data), *columns, *few)
     assert done.exit_code == 0, done.output
     assert "protecting all records with one of 300 values of 'customer_id'" in " ".join(done.output.split())
-    without = run_command("compare", str(data), *columns[:-2], *few)
+    without = run_command("compare", str(data), *columns[:4], *few)
     assert without.exit_code == 2 and "--unit" in without.output

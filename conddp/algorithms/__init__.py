@@ -10,6 +10,7 @@ from conddp.algorithms.one_shot import OneShot
 from conddp.algorithms.private_mean import PrivateMean
 from conddp.algorithms.randomized_labels import RandomizedLabels, RROnBins
 from conddp.algorithms.request import FitRequest
+from conddp.algorithms.several import JointFit
 from conddp.algorithms.switch_cond_dp import SwitchCondDP
 from conddp.algorithms.task import Task
 from conddp.algorithms.tuned import Tuned, TuningPrice
@@ -24,6 +25,7 @@ __all__ = [
     "CondDP",
     "CondNewton",
     "FitRequest",
+    "JointFit",
     "NonPrivate",
     "OneShot",
     "PrivateMean",

@@ -28,7 +28,7 @@ from conddp.privacy.randomness import RandomSource
 from conddp.privacy.release import Curator
 from conddp.privacy.transcript import Transcript
 from conddp.registry import Registry
-from conddp.training.loop import Callback
+from conddp.training.loop import Callback, StepCounter
 
 __all__ = ["ALGORITHMS", "Algorithm"]
 
@@ -45,11 +45,17 @@ class Algorithm(ABC):
     keeps_checkpoints: ClassVar[bool] = True
     protects_units: ClassVar[bool] = False  # releases are calibrated to task.units; otherwise a unit column is refused
     ignores_units: ClassVar[bool] = False  # nothing is protected, so all records are used
+    weighs_records: ClassVar[bool] = False  # task.weights are used, in sensitivities too; otherwise they are refused
     losses: ClassVar[tuple[str, ...]] = ("squared",)  # names of the supported losses
 
     def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
         """Return the actual cost of a fit with this budget; it is lower if the algorithm needs no delta."""
         return budget
+
+    @property
+    def needs_delta(self) -> bool:
+        """Whether a fit needs a delta above 0, as Gaussian noise does."""
+        return self.cost(PrivacyBudget(1.0, 1e-6)).delta > 0
 
     def expect(self, budget: PrivacyBudget) -> Transcript | None:
         """Return the event that a fit with this budget will record, as far as it is known before the columns are read.
@@ -58,6 +64,46 @@ class Algorithm(ABC):
         by basic composition, an empty transcript for an event that is not known yet.
         """
         return expect_event(self.cost(budget))
+
+    def settle(
+        self,
+        records: Records,
+        budget: PrivacyBudget,
+        *,
+        head: Head,
+        fit_intercept: bool,
+        neighbouring: Neighbouring,
+    ) -> "Algorithm":
+        """Make all choices that several fits on the same public columns, with this budget each, must have in common.
+
+        Privacy
+            Reads public columns, units, weights, names and n only: no cost.
+        """
+        return self
+
+    def foresee(
+        self, budget: PrivacyBudget, records: Records, *, head: Head, neighbouring: Neighbouring
+    ) -> Transcript | None:
+        """Return the event that a fit with this budget on these records will record.
+
+        Several fits are composed by it before the first of them. None or an empty transcript stands for a cost that
+        adds by basic composition.
+
+        Privacy
+            Reads public columns, units and numbers of records only: no cost.
+
+        Parameters
+        ----------
+        budget : PrivacyBudget
+            Budget of the fit.
+        records : Records
+            Records that the fit will use, arranged.
+        head : Head
+            Model to fit.
+        neighbouring : Neighbouring
+            Neighbouring relation of the fit.
+        """
+        return self.expect(budget)
 
     @abstractmethod
     def run(self, task: Task) -> FitResult:
@@ -89,6 +135,14 @@ class Algorithm(ABC):
         if loss.name not in self.losses:
             raise ValueError(f"{name} supports {' or '.join(self.losses)} loss only, got loss={loss!r}.")
 
+    def check_weights(self) -> None:
+        """Raise unless this algorithm uses weights of records."""
+        if not self.weighs_records:
+            raise ValueError(
+                f"{type(self).__name__} gives all records the same weight, but the records have weights. Use an "
+                "algorithm that uses them, such as CondNewton, CondDP, OneShot or RROnBins, or leave the weights out."
+            )
+
     def fit(
         self,
         records: Records,
@@ -111,7 +165,7 @@ class Algorithm(ABC):
             Costs ``self.cost(budget)`` under ``neighbouring``. A fit that the ledger does not cover is refused before
             any private value is read. Labels and private columns are locked until the cost has been recorded. The
             result is returned only if its releases cost no more than the recorded cost and the recorded event. If the
-            records have units, the guarantee covers all records of a unit together.
+            records have units, the guarantee covers all records of a unit together. Weights of records are public.
 
         Parameters
         ----------
@@ -150,8 +204,9 @@ class Algorithm(ABC):
         ledger = ledger or PrivacyLedger(cost, neighbouring=neighbouring, unit=schema.unit)
         table = None if ledger.path is None else records.fingerprint
         unit_digest = "" if records.units is None else records.units.digest
-        if not self.ignores_units:
-            records = records.arrange()
+        records = records.scale_weights() if self.ignores_units else records.arrange()
+        if records.weights is not None:
+            self.check_weights()
         settings = list_settings(self, budget, head, loss, neighbouring, fit_intercept)
         source = (random_source or RandomSource.of(None)).bind(
             chain(settings, list_public(records), list_private(records))
@@ -166,7 +221,7 @@ class Algorithm(ABC):
                     plan=chain(settings, list_public(records), [b"seeded" if source.seeded else b""]),
                     private=list_private(records),
                     payer="" if ledger.path is None else ledger.identity,
-                    always=callback is not None,
+                    always=callback is not None and not isinstance(callback, StepCounter),
                 )
                 stack.callback(saved.close)
             resumed = saved is not None and saved.generation > 0
@@ -195,6 +250,7 @@ class Algorithm(ABC):
                 checkpoint=saved,
                 units=records.units,
                 unit_digest=unit_digest,
+                weights=records.weights,
             )
             result = self._run_checked(task)
             if saved is not None:

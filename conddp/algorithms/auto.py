@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from conddp._validate import positive_integer
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
@@ -14,8 +15,10 @@ from conddp.algorithms.private_mean import PrivateMean
 from conddp.algorithms.randomized_labels import RROnBins
 from conddp.algorithms.task import Task
 from conddp.data.parts import PublicFeatures
+from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.data.units import Units
+from conddp.errors import PrivacyError
 from conddp.heads.head import Head, Linearity
 from conddp.labels.simulation import FAMILIES, simulate
 from conddp.models.result import FitResult
@@ -23,6 +26,7 @@ from conddp.newton.schedule import NewtonPlan
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
+from conddp.privacy.transcript import Transcript
 
 __all__ = ["Auto", "Choice"]
 
@@ -70,12 +74,18 @@ class Auto(Algorithm):
     page: ClassVar[str] = "algorithms/auto.md"
     protects: ClassVar[str] = "as its choice"
     protects_units: ClassVar[bool] = True
+    weighs_records: ClassVar[bool] = True
 
     num_simulations: int = 0
 
     def __post_init__(self) -> None:
         if self.num_simulations:
             positive_integer(num_simulations=self.num_simulations)
+
+    @property
+    def needs_delta(self) -> bool:
+        """False: with delta = 0 a pure algorithm is chosen."""
+        return False
 
     def needs_dense(self, schema: Schema, head: Head) -> bool:
         """Return False: the algorithm that is chosen decides."""
@@ -91,6 +101,7 @@ class Auto(Algorithm):
             fit_intercept=task.fit_intercept,
             neighbouring=task.neighbouring,
             units=task.units,
+            weights=task.weights,
         )
         algorithm, name = choice.algorithm, type(choice.algorithm).__name__
         algorithm.check(task.schema, task.head, task.neighbouring, task.loss)
@@ -112,34 +123,62 @@ class Auto(Algorithm):
         fit_intercept: bool = True,
         neighbouring: Neighbouring = Neighbouring.REPLACE,
         units: Units | None = None,
+        weights: NDArray[np.float64] | None = None,
     ) -> Choice:
         """Choose the algorithm for these columns, this budget and this head.
 
         Privacy
-            Reads public columns, the unit column, names and n only: no cost.
+            Reads public columns, the unit column, weights, names and n only: no cost.
         """
-        if schema.private and head.linear_in is not Linearity.COLUMNS:
+        if budget.delta == 0 and schema.private:
+            raise PrivacyError(
+                "no algorithm protects private columns with delta = 0, which Gaussian noise cannot give. Choose delta "
+                "well below one over the number of records, or leave the private columns out."
+            )
+        if schema.private and head.linear_in is Linearity.NOTHING:
             return Choice(
                 CondDP(),
-                "some columns are private and the head is not linear: it conditions the public columns and clips "
-                "gradients of all",
+                "some columns are private and the head is not linear in fixed features: it conditions the public "
+                "columns and clips gradients of all; with the head wide, CondNewton is usually more accurate",
             )
         if schema.private:
             return Choice(
                 CondNewton(),
-                "the head is linear: curvature along public columns is known exactly, and along private ones it is "
-                "released once",
+                f"the head is linear{'' if head.linear_in is Linearity.COLUMNS else ' in fixed features'}: curvature "
+                "along public columns is known exactly, and along private ones it is released once",
             )
         if budget.delta == 0:
             return Choice(RROnBins(), "delta is 0, which Gaussian noise cannot give")
         if self.num_simulations:
-            return self._simulate(public, budget, head, fit_intercept, neighbouring, units)
+            return self._simulate(public, budget, head, fit_intercept, neighbouring, units, weights)
         reason = "all features are public, so that curvature is known exactly and only sums of residuals need noise"
         if head.linear_in is Linearity.NOTHING:
             reason += (
                 ": it takes Newton steps on a wide random layer, then Gauss-Newton steps along the head's Jacobian"
             )
         return Choice(CondNewton(), reason)
+
+    def settle(
+        self,
+        records: Records,
+        budget: PrivacyBudget,
+        *,
+        head: Head,
+        fit_intercept: bool,
+        neighbouring: Neighbouring,
+    ) -> "SettledAuto":
+        """Make the choice now, for several fits on the same public columns with this budget each."""
+        choice = self.choose(
+            records.public,
+            records.schema,
+            budget,
+            head,
+            fit_intercept=fit_intercept,
+            neighbouring=neighbouring,
+            units=records.units,
+            weights=records.weights,
+        )
+        return SettledAuto(num_simulations=self.num_simulations, choice=choice)
 
     def _simulate(
         self,
@@ -149,6 +188,7 @@ class Auto(Algorithm):
         fit_intercept: bool,
         neighbouring: Neighbouring,
         units: Units | None,
+        weights: NDArray[np.float64] | None,
     ) -> Choice:
         candidates: dict[str, Algorithm] = {
             f"CondNewton with {num_steps} steps": CondNewton(plan=NewtonPlan(num_steps=num_steps))
@@ -166,9 +206,10 @@ class Auto(Algorithm):
         for family in FAMILIES:
             for seed in range(self.num_simulations):
                 simulated = simulate(public, family, rng, constant=fit_intercept, units=units)
+                records = replace(simulated.records, weights=weights)
                 for name, algorithm in candidates.items():
                     model = algorithm.fit(
-                        simulated.records,
+                        records,
                         budget,
                         head=head,
                         neighbouring=neighbouring,
@@ -188,6 +229,29 @@ class Auto(Algorithm):
             f"{listed} (the mean in units of the residual variance; the worst case over the best candidate's error)"
         )
         return Choice(candidates[best], reason, means, worst)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettledAuto(Auto):
+    """An automatic choice that was made before, so that several fits use the same algorithm.
+
+    Parameters
+    ----------
+    choice : Choice
+        The choice.
+    """
+
+    choice: Choice
+
+    def foresee(
+        self, budget: PrivacyBudget, records: Records, *, head: Head, neighbouring: Neighbouring
+    ) -> Transcript | None:
+        """Return the event of the chosen algorithm."""
+        return self.choice.algorithm.foresee(budget, records, head=head, neighbouring=neighbouring)
+
+    def choose(self, *arguments: Any, **settings: Any) -> Choice:
+        """Return the choice."""
+        return self.choice
 
 
 ALGORITHMS.add("auto", Auto())

@@ -13,13 +13,14 @@ from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
 from conddp.data.records import Records
-from conddp.data.scaling import largest_private, scale_bounds, scale_label, scale_private
+from conddp.data.scaling import PrivateSpan, scale_bounds, scale_label, scale_private
 from conddp.data.schema import Schema
 from conddp.errors import PrivacyError
 from conddp.features.feature_map import FeatureMap
 from conddp.features.grouped_rows import whiten
 from conddp.features.public_rows import PublicRows
 from conddp.features.random_features import RandomFeatures
+from conddp.features.row_weights import RowWeights
 from conddp.features.whitening import WhitenedRows
 from conddp.heads.head import Head, Linearity
 from conddp.losses import Loss
@@ -59,8 +60,9 @@ class CondNewton(Algorithm):
     steps, damped according to the known noise. A second distillation takes place at the end. A head that is linear in
     fixed features, such as :class:`~conddp.heads.wide.Wide`, is fitted directly.
 
-    Private columns are supported for linear heads only. Their second moments are released first, with a fifth of the
-    budget, to approximate the Newton step; see :mod:`conddp.newton.private_columns`.
+    Private columns are supported for heads that are linear in the columns or in fixed public features, such as
+    :class:`~conddp.heads.wide.Wide`, and have linear terms. Their second moments are released first, with a fifth of
+    the budget, to approximate the Newton step; see :mod:`conddp.newton.private_columns`.
 
     Parameters
     ----------
@@ -77,8 +79,9 @@ class CondNewton(Algorithm):
 
     summary: ClassVar[str] = "noisy Newton steps, all settings chosen by rule"
     page: ClassVar[str] = "cond_newton.md"
-    protects: ClassVar[str] = "label; private columns with a linear head"
+    protects: ClassVar[str] = "label; private columns with the heads linear and wide"
     protects_units: ClassVar[bool] = True
+    weighs_records: ClassVar[bool] = True
 
     plan: NewtonPlan = field(default_factory=NewtonPlan)
     width: int = 500
@@ -90,12 +93,12 @@ class CondNewton(Algorithm):
             positive_integer(tangents=self.tangents)
 
     def check(self, schema: Schema, head: Head, neighbouring: Neighbouring, loss: Loss | None = None) -> None:
-        """Raise if a nonlinear head is combined with private columns."""
+        """Raise if private columns are combined with a head that is not linear in fixed features."""
         super().check(schema, head, neighbouring, loss)
-        if schema.private and head.linear_in is not Linearity.COLUMNS:
+        if schema.private and head.linear_in is Linearity.NOTHING:
             raise PrivacyError(
-                f"with private columns CondNewton supports a linear head only, got head={head}. "
-                "Use CondDP, or leave the private columns out."
+                f"with private columns CondNewton supports the heads 'linear' and 'wide', got head={head}. "
+                "Use one of them, or CondDP, or leave the private columns out."
             )
 
     def needs_dense(self, schema: Schema, head: Head) -> bool:
@@ -110,8 +113,8 @@ class CondNewton(Algorithm):
             Gaussian mechanism with parameter :math:`\mu`, accounted exactly
             (:func:`conddp.newton.release.release_residuals`, :func:`conddp.newton.private_columns.release_moments`).
             Public rows and random features are free. Distillation reads released predictions only. The Jacobian of the
-            head depends only on these and on public rows. If units have several records, each release is calibrated to
-            the unit that can move it most, and the records have public weights
+            head depends only on these and on public rows. If units have several records, or records have weights, each
+            release is calibrated to the unit or record that can move it most, and the weights are public
             (:class:`~conddp.features.row_weights.RowWeights`).
         """
         mu = calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
@@ -188,20 +191,23 @@ class CondNewton(Algorithm):
 
 
 def _whiten(task: Task, features: FeatureMap) -> PublicRows:
-    """Whiten the public rows, with weights of the records if units have several of them.
+    """Whiten the public rows, with weights of the records if the user gave some or units have several records.
 
     Rows that private columns or directions of a Jacobian will be appended to are kept in memory, however large.
     """
     transformed = features.transform(task.public)
     extended = task.num_private > 0 or task.head.linear_in is Linearity.NOTHING
     make = WhitenedRows.of if extended else whiten
-    rows = make(transformed, constant=task.fit_intercept)
+    given = None if task.weights is None else RowWeights.give(task.weights)
+    rows = make(transformed, constant=task.fit_intercept, weights=given)
+    if task.repeated_units is None:
+        return rows
     weights = weigh_records(
         task,
         num_directions=rows.num_directions + task.num_private,
         bound_moves=None if task.num_private else rows.bound_moves,
     )
-    return rows if weights is None else make(transformed, constant=task.fit_intercept, weights=weights)
+    return make(transformed, constant=task.fit_intercept, weights=weights)
 
 
 def _require_in_memory(rows: Rows) -> WhitenedRows:
@@ -214,10 +220,8 @@ def _add_private_columns(task: Task, records: Records, public_rows: WhitenedRows
     """Release the second moments of the private columns and append the whitened columns to the public rows."""
     assert records.private is not None
     private = scale_private(records.private, center=task.fit_intercept)
-    largest = [largest_private(each, center=task.fit_intercept) for each in task.schema.private_bounds]
-    moments = release_moments(
-        public_rows, private, np.array(largest), mu=mu, neighbouring=task.neighbouring, curator=task.curator
-    )
+    span = PrivateSpan.of(task.schema.private_domains, center=task.fit_intercept)
+    moments = release_moments(public_rows, private, span, mu=mu, neighbouring=task.neighbouring, curator=task.curator)
     return PrivateRows.of(public_rows, private, moments)
 
 
@@ -242,7 +246,7 @@ class _Lesson:
     @classmethod
     def of(cls, task: Task) -> "_Lesson":
         return cls(
-            Student.of(task.head, task.public, constant=task.fit_intercept),
+            Student.of(task.head, task.public, constant=task.fit_intercept, weights=task.weights),
             scale_bounds(task.schema.label_bounds, center=task.fit_intercept),
             task.make_generator("weights"),
         )

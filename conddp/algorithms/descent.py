@@ -91,6 +91,7 @@ class Descent(Algorithm):
     """
 
     protects_units: ClassVar[bool] = True
+    weighs_records: ClassVar[bool] = True
 
     num_steps: int | None = None
     batch_size: int | None = None
@@ -113,6 +114,38 @@ class Descent(Algorithm):
     def expect(self, budget: PrivacyBudget) -> Transcript | None:
         """Return one Gaussian mechanism; the event of sampled steps depends on n and is not known yet."""
         return super().expect(budget) if self.batch_size is None else Transcript()
+
+    def foresee(
+        self, budget: PrivacyBudget, records: Records, *, head: Head, neighbouring: Neighbouring
+    ) -> Transcript | None:
+        """Return the event of the noisy steps."""
+        num_sampled = records.num_records if records.units is None else records.units.num_units
+        num_private = 0 if records.private is None else len(records.private.names)
+        return make_run_event(
+            self._calibrate(head, budget, num_sampled, num_private=num_private, neighbouring=neighbouring)
+        )
+
+    def _calibrate(
+        self,
+        head: Head,
+        budget: PrivacyBudget,
+        num_sampled: int,
+        *,
+        num_private: int,
+        neighbouring: Neighbouring,
+    ) -> GaussianEvent:
+        """Noisy steps for a budget, with the given number of records or units to sample from."""
+        optimizer = self.choose_optimizer(head, num_private=num_private)
+        num_steps = self.num_steps or head.descent.steps[optimizer][0]
+        probability = 1.0 if self.batch_size is None else min(1.0, self.batch_size / num_sampled)
+        noise_multiplier = calibrate_noise_multiplier(
+            budget.epsilon,
+            budget.delta,
+            num_steps=num_steps,
+            sampling_probability=probability,
+            neighbouring=neighbouring,
+        )
+        return GaussianEvent(noise_multiplier, num_steps, probability, neighbouring)
 
     def needs_dense(self, schema: Schema, head: Head) -> bool:
         """Return whether the head is not one of ours, which take rows that are never formed."""
@@ -153,19 +186,13 @@ class Descent(Algorithm):
         if weights is not None:
             n, num_sampled = max(1, int(weights.noise_records)), weights.units.num_units
         optimizer = self.choose_optimizer(head, num_private=num_private)
-        num_steps, learning_rate = head.descent.steps[optimizer]
-        num_steps = self.num_steps or num_steps
-        probability = 1.0 if self.batch_size is None else min(1.0, self.batch_size / num_sampled)
-        noise_multiplier = calibrate_noise_multiplier(
-            budget.epsilon,
-            budget.delta,
-            num_steps=num_steps,
-            sampling_probability=probability,
-            neighbouring=neighbouring,
-        )
+        learning_rate = head.descent.steps[optimizer][1]
+        run = self._calibrate(head, budget, num_sampled, num_private=num_private, neighbouring=neighbouring)
         clip_norm = self.clip_norm or _choose_clip_norm(head, spectrum.rank, num_private, n, budget, neighbouring)
-        training = TrainingPlan(num_steps, clip_norm, noise_multiplier, probability, self.averaging)
-        phases = self.phases(spectrum, num_steps)
+        training = TrainingPlan(
+            run.num_steps, clip_norm, run.noise_multiplier, run.sampling_probability, self.averaging
+        )
+        phases = self.phases(spectrum, run.num_steps)
         return DescentPlan(phases, training, optimizer, self.learning_rate or learning_rate)
 
     def run(self, task: Task) -> FitResult:
@@ -173,10 +200,10 @@ class Descent(Algorithm):
 
         Privacy
             Releases ``num_steps`` noisy sums of clipped gradients, calibrated to the budget. The conditioning matrix
-            and all settings depend only on public columns, n and the budget. With units, records have public weights,
-            and the noise covers the unit with the largest sum of weights.
+            and all settings depend only on public columns, n and the budget. With units or weights of the user, records
+            have public weights, and the noise covers the unit with the largest sum of weights.
         """
-        spectrum = Spectrum.of(task.public, constant=task.fit_intercept)
+        spectrum = Spectrum.of(task.public, constant=task.fit_intercept, weights=task.weights)
         weights = weigh_records(task, num_directions=task.head.layout(spectrum.rank, task.num_private).size)
         plan = self.plan(
             task.head,

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from conddp.bounds import Bounds
 from conddp.data.records import Records
 
 __all__ = ["list_private", "list_public", "list_settings"]
@@ -24,7 +25,7 @@ def list_settings(*settings: object) -> list[bytes]:
 
 
 def list_public(records: Records) -> Iterator[bytes]:
-    """Declared bounds, public cells and units. Names of features make no difference to a fit."""
+    """Declared bounds and categories, public cells, units, weights. Names of features make no difference to a fit."""
     label = records.schema.label
     declared = f"Column(name={label.name!r}, role={label.role!r}, bounds={label.bounds!r})"
     yield f"({declared}, {records.schema.private_domains!r})".encode()
@@ -40,14 +41,16 @@ def list_public(records: Records) -> Iterator[bytes]:
     if records.units is not None:
         yield repr(records.units.max_rows).encode()
         yield _to_bytes(records.units.codes)
+    if records.weights is not None:
+        yield b"weights" + _to_bytes(records.weights)
 
 
 def list_private(records: Records) -> Iterator[bytes]:
     """All private cells, clamped: a fit depends on nothing else of them."""
     yield _to_bytes(records.label.bounds.clamp(records.label.values))
     if records.private is not None:
-        for bounds, column in zip(records.private.bounds, records.private.values.T, strict=True):
-            yield _to_bytes(bounds.clamp(column))
+        for domain, column in zip(records.private.domains, records.private.values.T, strict=True):
+            yield _to_bytes(domain.clamp(column) if isinstance(domain, Bounds) else column)
 
 
 def _to_bytes(values: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bytes:

@@ -27,6 +27,7 @@ class NonPrivate(Algorithm):
     page: ClassVar[str] = "algorithms/reference_points.md"
     protects: ClassVar[str] = "nothing"
     ignores_units: ClassVar[bool] = True
+    weighs_records: ClassVar[bool] = True
 
     def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
         """Return an infinite cost, regardless of the budget."""
@@ -53,6 +54,7 @@ class NonPrivate(Algorithm):
             fit_intercept=task.fit_intercept,
             rng=task.make_generator("weights"),
             private=records.private,
+            weights=task.weights,
         )
         note = "it was trained on labels and private columns without any noise, as a reference point."
         return task.finish(model, {}, note=note)

@@ -53,6 +53,7 @@ class OneShot(Algorithm):
     labels_only: ClassVar[bool] = True
     linear_only: ClassVar[bool] = True
     protects_units: ClassVar[bool] = True
+    weighs_records: ClassVar[bool] = True
 
     noise: Literal["optimal", "spherical"] = "optimal"
     shrink: bool = True
@@ -68,7 +69,8 @@ class OneShot(Algorithm):
             A label of unit width changes the sum by at most :math:`\max_i \|v_i\|` under REPLACE, and by half as much
             under ZERO_OUT, where the centred label of a record is set to zero.
 
-            With units, row i has a public weight :math:`a_i`. If all labels of a unit change, the sum moves by
+            With units or weights of the user, row i has a public weight :math:`a_i`. If all labels of a unit (or the
+            label of a record, which is then a unit) change, the sum moves by
             :math:`\sum_i t_i a_i v_i` with :math:`|t_i| \le 1` (or 1/2), whose length
             :func:`~conddp.features.unit_moves.bound_largest_move` bounds.
         """

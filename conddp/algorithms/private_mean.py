@@ -31,6 +31,7 @@ class PrivateMean(Algorithm):
     protects: ClassVar[str] = "label"
     linear_only: ClassVar[bool] = True
     protects_units: ClassVar[bool] = True
+    weighs_records: ClassVar[bool] = True
 
     def needs_dense(self, schema: Schema, head: Head) -> bool:
         """Return False: no feature is read."""
@@ -41,8 +42,8 @@ class PrivateMean(Algorithm):
 
         Privacy
             One Gaussian release of the sum of labels, each scaled to a range of unit width. Its sensitivity is 1 under
-            REPLACE and 1/2 under ZERO_OUT. No feature is read, public or private. With units, labels have public
-            weights, and the sensitivity is multiplied by the largest sum of the weights of a unit.
+            REPLACE and 1/2 under ZERO_OUT. No feature is read, public or private. With units or weights of the user,
+            labels have public weights, and the sensitivity is multiplied by the largest sum of the weights of a unit.
         """
         if not task.fit_intercept:
             raise ValueError(f"{task.name} fits an intercept and nothing else, got fit_intercept=False.")

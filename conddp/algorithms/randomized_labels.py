@@ -12,6 +12,7 @@ from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.task import Task
 from conddp.bounds import Bounds
 from conddp.data.parts import PublicFeatures
+from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
@@ -27,6 +28,8 @@ from conddp.labels.randomizers import (
 from conddp.models.result import FitResult
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.events import make_pure_event
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.transcript import Transcript
 from conddp.training.released import fit_released_labels
 
 __all__ = ["RROnBins", "RandomizedLabels"]
@@ -68,6 +71,7 @@ class RandomizedLabels(Algorithm):
     labels_only: ClassVar[bool] = True
     replace_only: ClassVar[bool] = True
     protects_units: ClassVar[bool] = True
+    weighs_records: ClassVar[bool] = True
 
     randomizer: Literal["bins", "unbiased", "binary", "laplace", "staircase"]
     prior: LabelPrior | None = field(default=None, compare=False)
@@ -90,6 +94,20 @@ class RandomizedLabels(Algorithm):
         """Return a cost with delta = 0, because the guarantee is pure."""
         return PrivacyBudget(budget.epsilon, 0.0)
 
+    def foresee(
+        self, budget: PrivacyBudget, records: Records, *, head: Head, neighbouring: Neighbouring
+    ) -> Transcript | None:
+        """Return the pure releases: the prior, if one is needed, and one value for every label of a unit."""
+        per_unit = 1 if records.units is None else records.units.largest
+        prior_epsilon, label_epsilon = self._divide_epsilon(budget.epsilon, per_unit)
+        return _state_event(prior_epsilon, label_epsilon, per_unit)
+
+    def _divide_epsilon(self, epsilon: float, per_unit: int) -> tuple[float, float]:
+        """Epsilon of the prior, 0 if none is estimated, and of each label."""
+        needs_prior = self.randomizer in ("bins", "unbiased") and self.prior is None
+        prior_epsilon = min(self.prior_fraction * epsilon, LARGEST_EPSILON) if needs_prior else 0.0
+        return prior_epsilon, min((epsilon - prior_epsilon) / per_unit, LARGEST_EPSILON)
+
     def needs_dense(self, schema: Schema, head: Head) -> bool:
         """Return whether the head is not linear in the columns."""
         return head.linear_in is not Linearity.COLUMNS
@@ -102,13 +120,11 @@ class RandomizedLabels(Algorithm):
             histogram of the labels (L1 sensitivity 2). The rest pays for one randomised value per label. Training is
             post-processing. If units have up to k records, the L1 sensitivity is 2k and every label gets 1/k of the
             rest, because independent pure mechanisms add up. A declared ``max_rows`` of the unit limits k; records
-            beyond it, in the order of the table, are dropped.
+            beyond it, in the order of the table, are dropped. Weights of records are used in training only.
         """
         epsilon, bounds = task.budget.epsilon, task.schema.label_bounds
-        needs_prior = self.randomizer in ("bins", "unbiased") and self.prior is None
-        prior_epsilon = min(self.prior_fraction * epsilon, LARGEST_EPSILON) if needs_prior else 0.0
         per_unit = 1 if task.units is None else task.units.largest
-        label_epsilon = min((epsilon - prior_epsilon) / per_unit, LARGEST_EPSILON)
+        prior_epsilon, label_epsilon = self._divide_epsilon(epsilon, per_unit)
         grid = self._make_grid(bounds, task.num_records)
         settings = {
             "randomizer": self.randomizer,
@@ -118,11 +134,11 @@ class RandomizedLabels(Algorithm):
             "label_epsilon": label_epsilon,
             **({"labels_per_unit": per_unit} if per_unit > 1 else {}),
         }
-        event = make_pure_event(*filter(None, (prior_epsilon, *[label_epsilon] * per_unit)))
+        event = _state_event(prior_epsilon, label_epsilon, per_unit)
         records = task.spend("every label randomised once", settings, event=event)
 
         prior = self.prior or LabelPrior(grid, np.ones(len(grid)))
-        if needs_prior:
+        if prior_epsilon:
             prior = estimate_label_prior(
                 records.label, grid, epsilon=prior_epsilon, curator=task.curator, per_unit=per_unit
             )
@@ -131,7 +147,9 @@ class RandomizedLabels(Algorithm):
         released = randomizer.randomize(bounds.clamp(records.label.values), task.curator, per_unit=per_unit)
         if self.recalibrate:
             slope = randomizer.compute_slope(prior)
-            released = _recalibrate(released, slope, task.public, fit_intercept=task.fit_intercept)
+            released = _recalibrate(
+                released, slope, task.public, fit_intercept=task.fit_intercept, weights=task.weights
+            )
         model = fit_released_labels(
             task.head,
             task.public,
@@ -139,6 +157,7 @@ class RandomizedLabels(Algorithm):
             bounds,
             fit_intercept=task.fit_intercept,
             rng=task.make_generator("weights"),
+            weights=task.weights,
         )
         return task.finish(model, settings)
 
@@ -162,23 +181,38 @@ class RandomizedLabels(Algorithm):
         return AdditiveNoise(bounds, epsilon, self.randomizer)
 
 
+def _state_event(prior_epsilon: float, label_epsilon: float, per_unit: int) -> Transcript:
+    return make_pure_event(*filter(None, (prior_epsilon, *[label_epsilon] * per_unit)))
+
+
 def _recalibrate(
-    released: NDArray[np.float64], slope: float, public: PublicFeatures, *, fit_intercept: bool
+    released: NDArray[np.float64],
+    slope: float,
+    public: PublicFeatures,
+    *,
+    fit_intercept: bool,
+    weights: NDArray[np.float64] | None,
 ) -> NDArray[np.float64]:
     """Scale released labels about their mean by the slope and by the fraction of signal in their linear fit."""
-    Z = ConditioningMatrix.from_spectrum(Spectrum.of(public, constant=fit_intercept)).apply(public)
+    Z = ConditioningMatrix.from_spectrum(Spectrum.of(public, constant=fit_intercept, weights=weights)).apply(public)
     n, k = Z.shape
-    mean = released.mean() if fit_intercept else 0.0
-    centred = released - mean
-    # Least squares: the second moment of Z is the identity.
-    fitted = Z @ (Z.T @ centred / n) if isinstance(Z, np.ndarray) else ((centred[None] @ Z / n) @ Z.T)[0]
+    mean = np.average(released, weights=weights) if fit_intercept else 0.0
+    centred, relative, num_independent = released - mean, None, float(n)
+    if weights is not None:
+        relative, num_independent = weights * (n / weights.sum()), float(weights.sum() ** 2 / (weights @ weights))
+    # Least squares: the (weighted) second moment of Z is the identity.
+    counted = centred if relative is None else centred * relative
+    fitted = Z @ (Z.T @ counted / n) if isinstance(Z, np.ndarray) else ((counted[None] @ Z / n) @ Z.T)[0]
+    left = centred - fitted
+    if relative is not None:
+        fitted, left = fitted * np.sqrt(relative), left * np.sqrt(relative)
     explained = float(fitted @ fitted) / n
-    leftover = float((centred - fitted) @ (centred - fitted)) / max(1, n - k)
+    leftover = float(left @ left) / max(1, n - k)
     directions = max(1, k - 1)
-    by_noise = leftover * directions / n  # expected variance explained by noise alone
+    by_noise = leftover * directions / num_independent  # expected variance explained by noise alone
     doubt = 1 + 2 * math.sqrt(2 / directions)  # plus two standard deviations, since 1 / slope may be large
     fraction = max(0.0, 1 - doubt * by_noise / explained) if explained > 0 else 0.0
-    return mean + fraction / max(slope, 1e-6) * centred
+    return mean + fraction / max(slope, 1e-6) * (released - mean)
 
 
 @dataclass(frozen=True, kw_only=True)

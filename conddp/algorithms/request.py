@@ -1,21 +1,24 @@
 """A user's request for a fit, validated before any data are read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from conddp._validate import one_of, positive
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
+from conddp.algorithms.several import JointFit, check_outputs, divide_budget, guess_part, join_events
 from conddp.algorithms.unrecorded import warn_of_joint_cost
 from conddp.data.records import Records
 from conddp.heads import HEADS, Head
 from conddp.models.result import FitResult
 from conddp.privacy.accounting import check_delta, refuse_large_delta, warn_about_delta
 from conddp.privacy.budget import PrivacyBudget
-from conddp.privacy.ledger import PrivacyLedger
+from conddp.privacy.joint_guarantee import JointGuarantee
+from conddp.privacy.ledger import LedgerEntry, PrivacyLedger
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
+from conddp.privacy.transcript import Transcript
 from conddp.training.loop import Callback
 
 __all__ = ["FitRequest"]
@@ -65,7 +68,7 @@ class FitRequest:
 
     def __post_init__(self) -> None:
         positive(epsilon=self.epsilon)
-        if self.delta != 0 or not _is_pure(self.algorithm):
+        if self.delta != 0 or ALGORITHMS.resolve(self.algorithm).needs_delta:
             check_delta(self.delta)
         if self.ledger is not None and not isinstance(self.ledger, PrivacyLedger):
             raise ValueError(
@@ -132,6 +135,85 @@ class FitRequest:
             for entry in paid[-1:]:
                 warn_of_joint_cost(entry, records.fingerprint, self.neighbouring, stacklevel=3)
 
+    def run_several(self, outputs: Sequence[Records], *, callback: Callback | None = None) -> JointFit:
+        """Fit a model for each of several labels of the same records, within one budget.
+
+        Privacy
+            (epsilon, delta) is the budget of all models together: neighbouring data sets differ in all labels and the
+            private columns of one record, or of all records of a unit. Each fit gets a part of the budget
+            (:func:`~conddp.algorithms.several.divide_budget`) and noise of its own. The ledger is asked for the joint
+            cost before the first fit, so that the labels are refused together, and has one entry per label afterwards.
+
+        Parameters
+        ----------
+        outputs : sequence of Records
+            Records that differ in their label and its name only.
+        callback : callable, optional
+            As in :meth:`run`, for one label after the other.
+
+        Raises
+        ------
+        SchemaError
+            If the labels have the same name or belong to different records.
+        BudgetExceeded
+            If the ledger does not cover all labels together. Nothing is spent.
+        ValueError
+            If a checkpoint was requested, which is for one label only.
+        """
+        check_outputs(outputs)
+        if self.checkpoint is not None and len(outputs) > 1:
+            raise ValueError("a checkpoint is for one label, got several. Leave it out, or fit one label at a time.")
+        if len(outputs) == 1:
+            result = self.run(outputs[0], callback=callback)
+            return JointFit((result,), JointGuarantee(result.guarantee.budget, (result.guarantee,)))
+        ledger, neighbouring, head = self.ledger, self.neighbouring, self._head
+        assert ledger is not None
+        used, number, algorithm = outputs[0].arrange(), len(outputs), self._algorithm
+        for each in outputs:
+            algorithm.check(each.schema, head, neighbouring)
+        if used.weights is not None:
+            algorithm.check_weights()
+        algorithm = algorithm.settle(
+            used,
+            guess_part(self.budget, number),
+            head=head,
+            fit_intercept=bool(self.fit_intercept),
+            neighbouring=neighbouring,
+        )
+
+        def foresee(part: PrivacyBudget) -> Transcript | None:
+            return algorithm.foresee(part, used, head=head, neighbouring=neighbouring)
+
+        whole = algorithm.cost(self.budget)
+        part = divide_budget(algorithm, self.budget, number, neighbouring=neighbouring, foresee=foresee)
+        event = join_events([foresee(part)] * number)
+        unit, table = used.schema.unit, None
+        if not self._recorded:
+            ledger = PrivacyLedger(whole, neighbouring=neighbouring, unit=unit)
+        if not self._recorded or ledger.path is not None:
+            table = outputs[0].fingerprint
+        what = f"fitting {number} labels with epsilon={self.epsilon:g}"
+        ledger.check(what, whole, neighbouring, event=event, table=table, unit=unit)
+        warn_about_delta(whole.delta, used.num_records)
+        results: list[FitResult] = []
+        try:
+            for each in outputs:
+                result = algorithm.fit(
+                    each,
+                    part,
+                    head=head,
+                    neighbouring=neighbouring,
+                    fit_intercept=bool(self.fit_intercept),
+                    random_source=self._random_source,  # which each fit binds to the name of its label
+                    ledger=ledger,
+                    callback=callback,
+                )
+                results.append(result)
+        finally:
+            if table is not None and not self._recorded and any(entry.cost.epsilon for entry in ledger.entries):
+                warn_of_joint_cost(LedgerEntry(what, whole, event=event), table, neighbouring, stacklevel=3)
+        return JointFit(tuple(results), JointGuarantee(whole, tuple(each.guarantee for each in results)))
+
     def _resolve_neighbouring(self) -> Neighbouring:
         if self.neighbouring is None:
             return Neighbouring.REPLACE if self.ledger is None else self.ledger.neighbouring
@@ -139,8 +221,3 @@ class FitRequest:
             return self.neighbouring
         one_of([relation.value for relation in Neighbouring], neighbouring=self.neighbouring)
         return Neighbouring(self.neighbouring)
-
-
-def _is_pure(algorithm: Any) -> bool:
-    """Whether an algorithm costs no delta, so that none need be given."""
-    return ALGORITHMS.resolve(algorithm).cost(PrivacyBudget(1.0, 1e-6)).delta == 0

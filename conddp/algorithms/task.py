@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from conddp.data.parts import PublicFeatures
 from conddp.data.records import Records
+from conddp.data.scaling import count_private_features
 from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.heads.head import Head
@@ -79,6 +81,8 @@ class Task:
     units : Units, optional
         Units of the records, arranged: the records of a unit are side by side. If None, each record is protected on its
         own.
+    weights : array of shape (n,), optional
+        Public weights of the records, of which the largest is 1. If None, all records have the same weight.
     """
 
     name: str
@@ -100,6 +104,7 @@ class Task:
     checkpoint: Checkpoint | None = None
     units: Units | None = None
     unit_digest: str = ""
+    weights: NDArray[np.float64] | None = None
 
     @property
     def repeated_units(self) -> Units | None:
@@ -113,8 +118,8 @@ class Task:
 
     @property
     def num_private(self) -> int:
-        """Number of private columns."""
-        return len(self.schema.private)
+        """Number of features that the private columns are scaled to."""
+        return count_private_features(self.schema.private_domains, center=self.fit_intercept)
 
     @property
     def num_columns(self) -> int:
@@ -177,7 +182,7 @@ class Task:
             parameters,
             self.fit_intercept,
             self.schema.label_bounds,
-            self.schema.private_bounds,
+            self.schema.private_domains,
             self.loss,
         )
 
@@ -215,7 +220,9 @@ class Task:
             mechanism,
             self.random_source.seeded,
             self.choice,
-            *(() if self.units is None else (self.units.name, self.units.num_units, self.units.largest)),
+            *(("", 0, 0) if self.units is None else (self.units.name, self.units.num_units, self.units.largest)),
+            self.schema.category_columns,
+            weighted=self.weights is not None,
         )
         return FitResult(
             model,

@@ -82,6 +82,7 @@ class Tuned(Algorithm):
     page: ClassVar[str] = "algorithms/tuned.md"
     keeps_checkpoints: ClassVar[bool] = False
     protects_units: ClassVar[bool] = True  # if all candidates do, which are asked too
+    weighs_records: ClassVar[bool] = True  # likewise
 
     candidates: tuple[Algorithm, ...]
     expected_runs: float = 10.0
@@ -101,6 +102,11 @@ class Tuned(Algorithm):
         super().check(schema, head, neighbouring, loss)
         for candidate in self.candidates:
             candidate.check(schema, head, neighbouring, loss)
+
+    def check_weights(self) -> None:
+        """Raise unless every candidate uses weights of records."""
+        for candidate in self.candidates:
+            candidate.check_weights()
 
     def needs_dense(self, schema: Schema, head: Head) -> bool:
         """Return whether any candidate does."""
@@ -134,8 +140,8 @@ class Tuned(Algorithm):
         Privacy
             Every run is a Gaussian mechanism with parameter mu, of which ``score_fraction`` of the square pays for the
             score: the sum of squared residuals, each clamped. One record changes it by at most the square of the
-            largest residual, under both relations; a unit, by that times its number of records. Only the best run is
-            released; its cost is
+            largest residual, under both relations; a unit, by that times its number of records, or times the sum of
+            their weights. Only the best run is released; its cost is
             :func:`~conddp.privacy.selection.compute_selection_delta`.
         """
         price = self.compute_price(task.budget)
@@ -195,15 +201,18 @@ class Tuned(Algorithm):
 def _release_score(result: FitResult, records: Records, mu: float, curator: Curator) -> float:
     """Negative sum of squared residuals, with noise. It is not released: only the best run is."""
     model, bounds = result.model, records.label.bounds
-    private = records.private
+    private, weights = records.private, records.weights
 
     def sum_block(span: slice, public: object, label: object) -> float:
         predicted = model.predict(records.public[span], None if private is None else private[span])
         scaled = (predicted - bounds.midpoint) / bounds.width
         residuals = (scaled - scale_label(records.label[span])).clip(-LARGEST_RESIDUAL, LARGEST_RESIDUAL)
-        return float(residuals @ residuals)
+        return float(residuals @ residuals if weights is None else residuals**2 @ weights[span])
 
     total = run_pass(sum_block, records.public, records.label)
     sensitivity = LARGEST_RESIDUAL**2 * (1 if records.units is None else records.units.largest)
+    if weights is not None:
+        totals = weights if records.units is None else records.units.add_up(weights)
+        sensitivity = LARGEST_RESIDUAL**2 * float(totals.max())
     squares = BoundedSum(np.array([total]), sensitivity, "squared residuals")
     return -float(curator.release_gaussian(squares, noise_std=sensitivity / mu)[0])

@@ -14,7 +14,7 @@ from conddp.auditing.result import Audit, Evidence, Kind
 from conddp.auditing.tables import LABEL_BOUNDS, make_canary_table, make_hard_table, simulate_records
 from conddp.auditing.white_box import audit_white_box
 from conddp.bounds import Bounds
-from conddp.data.parts import PublicFeatures, require_public
+from conddp.data.parts import Domain, PublicFeatures, require_public
 from conddp.errors import NotCalibrated, PrivacyError
 from conddp.heads import HEADS
 from conddp.heads.head import Head
@@ -40,7 +40,7 @@ def audit_algorithm(
     kind: Kind = "white-box",
     public: PublicFeatures | None = None,
     label_bounds: Bounds = LABEL_BOUNDS,
-    private: Mapping[str, Bounds] | None = None,
+    private: Mapping[str, Domain] | None = None,
     num_fits: int | None = None,
     num_canaries: int | None = None,
     confidence: float = CONFIDENCE,
@@ -73,7 +73,7 @@ def audit_algorithm(
     label_bounds : Bounds
         Declared range of the label.
     private : mapping, optional
-        Declared ranges of private columns, by name.
+        Declared ranges or categories of private columns, by name.
     num_fits : int, optional
         Number of fits of a white-box or black-box audit; by default 22 and 4000.
     num_canaries : int, optional
@@ -113,6 +113,8 @@ def audit_algorithm(
         _choose_table(public, kind, num_canaries), label_bounds=label_bounds, private=private, seed=seed
     )
     algorithm.check(records.schema, head, Neighbouring.REPLACE, settings.get("loss"))
+    if budget.delta == 0 and algorithm.needs_delta:
+        raise NotCalibrated(f"{name} needs a delta above 0.")
     settings |= {"head": head, "confidence": confidence, "seed": seed, "curator_class": curator_class}
     if num_fits is not None:
         positive_integer(num_fits=num_fits)

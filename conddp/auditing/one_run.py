@@ -1,5 +1,6 @@
 """The one-run audit: a single fit in which many labels are decided by coins, and a guess of each coin."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from conddp.auditing.tables import compute_leverage
 from conddp.auditing.watching import make_coupled_source
 from conddp.data.parts import Labels
 from conddp.data.records import Records
-from conddp.heads.head import Head
+from conddp.heads.head import Head, Linearity
 from conddp.models.result import FitResult
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.release import Curator
@@ -69,7 +70,7 @@ def audit_one_run(
     coins = np.random.default_rng((seed, 5)).integers(0, 2, size=m).astype(bool)
     bounds, values = records.label.bounds, records.label.values.copy()
     values[canaries] = np.where(coins, bounds.high, bounds.low)
-    planted = Records(records.public, records.private, Labels(values, bounds, records.label.name))
+    planted = replace(records, label=Labels(values, bounds, records.label.name))
     result = algorithm.fit(
         planted,
         budget,
@@ -96,9 +97,6 @@ def audit_one_run(
 
 def _predict(result: FitResult, records: Records) -> NDArray[np.float64]:
     """Predictions that are not clamped to the label bounds if the model is linear, since clamping makes them equal."""
-    try:
-        public, private, intercept = result.model.compute_linear_coefficients()
-    except ValueError:
-        return np.asarray(result.model.predict(records.public, records.private))
-    predictions = np.asarray(records.public.matrix @ public) + intercept
-    return np.asarray(predictions if records.private is None else predictions + records.private.values @ private)
+    linear = result.model.head.linear_in is Linearity.COLUMNS
+    predict = result.model.compute_scores if linear else result.model.predict
+    return predict(records.public, records.private)

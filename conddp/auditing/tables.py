@@ -1,14 +1,15 @@
 """Tables that are hard to protect, and pairs of neighbouring data sets on them. All labels are made up."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp.bounds import Bounds
-from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
+from conddp.categories import Categories
+from conddp.data.parts import Domain, Labels, PrivateFeatures, PublicFeatures
 from conddp.data.records import Records
 
 __all__ = ["NeighbourPair", "make_canary_table", "make_hard_table", "propose_pairs", "simulate_records"]
@@ -50,7 +51,7 @@ def simulate_records(
     public: PublicFeatures,
     *,
     label_bounds: Bounds = LABEL_BOUNDS,
-    private: Mapping[str, Bounds] | None = None,
+    private: Mapping[str, Domain] | None = None,
     seed: int = 0,
 ) -> Records:
     """Simulate labels around the middle of their range, and private columns spread over theirs.
@@ -63,7 +64,12 @@ def simulate_records(
     label = label_bounds.low + label_bounds.width * rng.uniform(0.3, 0.7, size=n)
     hidden = None
     if private:
-        columns = [bounds.low + bounds.width * rng.uniform(size=n) for bounds in private.values()]
+        columns = [
+            rng.integers(len(each), size=n).astype(np.float64)
+            if isinstance(each, Categories)
+            else each.low + each.width * rng.uniform(size=n)
+            for each in private.values()
+        ]
         hidden = PrivateFeatures(np.column_stack(columns), tuple(private.values()), tuple(private))
     return Records(public, hidden, Labels(label, label_bounds))
 
@@ -73,7 +79,7 @@ def propose_pairs(records: Records, num_pairs: int, *, seed: int = 0) -> Iterato
 
     Records with the most leverage take turns with random ones. Each is tried in three ways: its label and private
     columns go from the lower to the upper ends of their bounds, from the middle to the upper ends, or from far below to
-    far above.
+    far above. Categories go from the first to the last, or from none of them to the last.
 
     Parameters
     ----------
@@ -108,8 +114,10 @@ def compute_leverage(public: PublicFeatures) -> NDArray[np.float64]:
 
 
 def _replace_private_part(records: Records, position: int, end: float) -> Records:
-    def move(bounds: Bounds) -> float:
-        return bounds.low + end * bounds.width if end != 1.0 else bounds.high
+    def move(domain: Domain) -> float:
+        if isinstance(domain, Categories):
+            return 0.0 if end <= 0 else len(domain) - 1.0 if end >= 1 else -1.0
+        return domain.low + end * domain.width if end != 1.0 else domain.high
 
     def change(values: NDArray[Any], new: Any) -> NDArray[Any]:
         changed = values.copy()
@@ -118,6 +126,7 @@ def _replace_private_part(records: Records, position: int, end: float) -> Record
 
     label, hidden = records.label, records.private
     if hidden is not None:
-        moved = [move(bounds) for bounds in hidden.bounds]
-        hidden = PrivateFeatures(change(hidden.values, moved), hidden.bounds, hidden.names)
-    return Records(records.public, hidden, Labels(change(label.values, move(label.bounds)), label.bounds, label.name))
+        moved = [move(domain) for domain in hidden.domains]
+        hidden = PrivateFeatures(change(hidden.values, moved), hidden.domains, hidden.names)
+    changed = Labels(change(label.values, move(label.bounds)), label.bounds, label.name)
+    return replace(records, private=hidden, label=changed)

@@ -5,18 +5,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from conddp.cli.columns import (
+    CategoryColumns,
+    ColumnOptions,
+    DroppedColumns,
+    LabelBounds,
+    LabelName,
+    PrivateColumns,
+    PublicColumns,
+    SchemaFile,
+)
 from conddp.cli.options import (
     AsJson,
     Delta,
     Force,
     HeadName,
-    LabelBounds,
-    LabelName,
-    PrivateColumns,
-    SchemaFile,
     check_out,
     on_interrupt,
-    read_schema,
     usage_errors,
 )
 from conddp.cli.terminal import add_row, make_table, print_json, print_plain, show_progress
@@ -51,7 +56,10 @@ def audit(
     schema: SchemaFile = None,
     label: LabelName = None,
     label_bounds: LabelBounds = None,
+    public: PublicColumns = None,
     private: PrivateColumns = None,
+    category: CategoryColumns = None,
+    drop: DroppedColumns = None,
     out: Annotated[Path | None, typer.Option(help="Report to write: .html, .md or .json.")] = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -68,8 +76,9 @@ def audit(
     from conddp.report import report_audits, write_report
 
     check_out(out, force)
-    if data is None and (schema, label, label_bounds, private) != (None, None, None, None):
-        raise typer.BadParameter("--schema, --label, --label-bounds and --private describe a table: give --data FILE.")
+    columns = ColumnOptions(label, label_bounds, public, private, category, drop)
+    if data is None and (schema is not None or columns.given):
+        raise typer.BadParameter("--schema, --label and --public, for example, describe a table: give --data FILE.")
     with (
         usage_errors(),
         on_interrupt("Nothing was written and nothing was spent."),
@@ -77,7 +86,7 @@ def audit(
     ):
         table = {}
         if data is not None:
-            table = load_audit_table(data, read_schema(data, schema, label, label_bounds, private or []))
+            table = load_audit_table(data, columns.read_schema(data, schema))
         audits, skipped = audit_algorithms(
             algorithms or list(ALGORITHMS),
             PrivacyBudget(epsilon, delta),

@@ -1,50 +1,37 @@
-"""Commands that train a model and use it: ``fit``, ``predict``, ``report``, and ``schema init`` before them."""
+"""Commands that train a model and use it: ``fit``, ``predict`` and ``report``."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from conddp.cli.columns import (
+    CategoryColumns,
+    ColumnOptions,
+    DroppedColumns,
+    LabelBounds,
+    LabelName,
+    PrivateColumns,
+    PublicColumns,
+    SchemaFile,
+    UnitName,
+    split_names,
+)
 from conddp.cli.options import (
     AsJson,
     DataFile,
     Delta,
     Force,
     HeadName,
-    LabelBounds,
-    LabelName,
-    PrivateColumns,
-    SchemaFile,
-    UnitName,
     on_interrupt,
-    read_schema,
     usage_errors,
 )
-from conddp.cli.terminal import print_json, print_plain
+from conddp.cli.terminal import print_json, print_plain, print_prose, show_progress
 
-__all__ = ["fit", "init_schema", "predict", "report"]
+__all__ = ["fit", "predict", "report"]
 
 COUNTED = "If training had started, the cost is in the ledger and counts as spent. No model was written."
-
-
-def init_schema(
-    data: DataFile,
-    label: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
-    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("schema.toml"),
-    force: Force = False,
-) -> None:
-    """Write a draft of a schema with comments. Reads only the names and types of columns."""
-    from conddp.data.readers import check_header, read_column_types
-    from conddp.data.schema import Schema
-    from conddp.errors import SchemaError
-
-    columns = read_column_types(data)
-    check_header(data)
-    draft = Schema.draft(columns, label=label)
-    if out.exists() and not force:
-        raise SchemaError(f"'{out}' exists already. Name another file with --out, or overwrite it with --force.")
-    out.write_text(draft, encoding="utf-8")
-    print_plain(f"{out}: fill in the bounds, and move columns that must be protected from public to private.")
+RESUMABLE = "No model was written. If {} exists, run the same command again to go on at no further cost."
 
 
 def fit(
@@ -55,7 +42,10 @@ def fit(
     schema: SchemaFile = None,
     label: LabelName = None,
     label_bounds: LabelBounds = None,
+    public: PublicColumns = None,
     private: PrivateColumns = None,
+    category: CategoryColumns = None,
+    drop: DroppedColumns = None,
     unit: UnitName = None,
     algorithm: Annotated[str, typer.Option(help="Algorithm: auto, cond-newton, cond-dp, rr-on-bins, ...")] = "auto",
     head: HeadName = "linear",
@@ -70,7 +60,8 @@ def fit(
         ),
     ] = False,
     seed: Annotated[
-        int | None, typer.Option(help="Random seed, for research only: anyone who knows it can remove the noise.")
+        int | None,
+        typer.Option(min=0, help="Random seed, for research only: anyone who knows it can remove the noise."),
     ] = None,
     checkpoint: Annotated[
         Path | None,
@@ -85,10 +76,12 @@ def fit(
 
     if checkpoint is not None and checkpoint.exists():
         typer.echo(f"Going on with the fit of {checkpoint}, which is paid for.", err=True)
-    with usage_errors(), on_interrupt(COUNTED):
+    columns = ColumnOptions(label, label_bounds, public, private, category, drop, unit)
+    lost = COUNTED if checkpoint is None else RESUMABLE.format(checkpoint)
+    with usage_errors(), on_interrupt(lost), show_progress("fitting", after=2.0) as advance:
         saved = fit_file(
             data,
-            read_schema(data, schema, label, label_bounds, private or [], unit),
+            columns.read_schema(data, schema),
             out,
             epsilon=epsilon,
             delta=delta,
@@ -98,23 +91,32 @@ def fit(
             other_rows=other_rows,
             seed=seed,
             checkpoint=checkpoint,
+            show_step=advance,
         )
     if as_json:
         print_json({"model": str(out), "guarantee": str(saved.guarantee), "settings": dict(saved.settings)})
     else:
-        print_plain(f"{saved.guarantee}\n\nModel: {out}")
+        print_prose(f"{saved.guarantee}")
+        print_plain(f"\nModel: {out}")
 
 
 def predict(
     model: Annotated[Path, typer.Argument(help="Folder of a saved model.", show_default=False)],
     data: DataFile,
     out: Annotated[Path, typer.Option(help="File to write: .parquet or .csv.", show_default=False)],
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(help="Columns of the table to copy to the output, A,B,C, such as a key. Repeatable."),
+    ] = None,
     force: Force = False,
 ) -> None:
     """Predict for new records. Costs no privacy: the model is already released."""
+    from conddp.data.readers import read_column_names
     from conddp.files import predict_file
 
-    count = predict_file(model, data, out, overwrite=force)
+    kept = split_names(keep, read_column_names(data), option="--keep", what="") if keep else []
+    with show_progress("predicting", after=2.0):
+        count = predict_file(model, data, out, keep=kept, overwrite=force)
     print_plain(f"{out}: {count:,} predictions")
 
 

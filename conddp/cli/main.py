@@ -5,29 +5,49 @@ Exit codes: 0 for success, 1 for an error that conddp explains, 2 for a usage er
 
 import sys
 import warnings
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from conddp.cli.auditing import audit
 from conddp.cli.data import fetch_data, list_data, show_data
-from conddp.cli.fitting import fit, init_schema, predict, report
+from conddp.cli.fitting import fit, predict, report
 from conddp.cli.ledger import init_ledger, show_ledger
 from conddp.cli.planning import compare, plan
 from conddp.cli.research import demo, reproduce
+from conddp.cli.schema import init_schema
 from conddp.cli.wording import name_options
 from conddp.errors import CondDPError, PrivacyWarning
 
 __all__ = ["app", "main"]
 
+
+def print_version(wanted: bool) -> None:
+    """Print the version and stop, if asked to."""
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"conddp {version('conddp')}")
+        raise typer.Exit
+
+
 app = typer.Typer(
-    help="Regression under differential privacy when part of each record is public.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 for command in (plan, compare, fit, predict, report, audit, demo, reproduce):
     app.command()(command)
+
+
+@app.callback()
+def start(
+    version: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Regression under differential privacy when part of each record is public."""
+
 
 schema_app = typer.Typer(help="Schemas: which columns are public, private or the label.", no_args_is_help=True)
 schema_app.command("init")(init_schema)

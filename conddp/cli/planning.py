@@ -5,6 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from conddp.cli.columns import (
+    CategoryColumns,
+    ColumnOptions,
+    DroppedColumns,
+    LabelBounds,
+    LabelName,
+    PrivateColumns,
+    PublicColumns,
+    SchemaFile,
+    UnitName,
+)
 from conddp.cli.options import (
     AsJson,
     DataFile,
@@ -12,15 +23,9 @@ from conddp.cli.options import (
     Draws,
     Force,
     HeadName,
-    LabelBounds,
-    LabelName,
-    PrivateColumns,
-    SchemaFile,
-    UnitName,
     Workers,
     check_out,
     on_interrupt,
-    read_schema,
     usage_errors,
 )
 from conddp.cli.terminal import (
@@ -29,6 +34,8 @@ from conddp.cli.terminal import (
     make_design_table,
     print_json,
     print_plain,
+    print_prose,
+    print_skipped,
     show_progress,
 )
 
@@ -39,6 +46,10 @@ if TYPE_CHECKING:
 
 __all__ = ["compare", "plan"]
 
+Algorithms = Annotated[
+    list[str] | None,
+    typer.Option("--algorithm", help="An algorithm to try. Repeatable; by default those that are fast with the head."),
+]
 NOTHING_LOST = "Nothing was written and nothing was spent."
 
 
@@ -49,8 +60,12 @@ def plan(
     schema: SchemaFile = None,
     label: LabelName = None,
     label_bounds: LabelBounds = None,
+    public: PublicColumns = None,
     private: PrivateColumns = None,
+    category: CategoryColumns = None,
+    drop: DroppedColumns = None,
     unit: UnitName = None,
+    algorithm: Algorithms = None,
     head: HeadName = "linear",
     draws: Draws = 1,
     workers: Workers = None,
@@ -65,12 +80,14 @@ def plan(
     from conddp.report import report_plan
 
     check_out(out, force)
+    columns = ColumnOptions(label, label_bounds, public, private, category, drop, unit)
     with usage_errors(), on_interrupt(NOTHING_LOST), show_progress("planning") as advance:
         made = plan_file(
             data,
-            read_schema(data, schema, label, label_bounds, private or [], unit),
+            columns.read_schema(data, schema),
             epsilon=epsilon,
             delta=delta,
+            algorithms=algorithm or None,
             head=head,
             num_draws=draws,
             num_workers=workers,
@@ -81,12 +98,13 @@ def plan(
         print_json({**made.to_json(), "algorithm": made.algorithm, "recommendation": made.recommendation})
         return
     print_plain(make_design_table(made.design))
-    print_plain(f"\n{made.design.improvement.describe()}")
+    print_prose(f"\n{made.design.improvement.describe()}")
     for remark in made.design.list_remarks():
-        print_plain(f"! {remark}")
-    print_plain(f"\n{describe_errors(made.comparison)}")
+        print_prose(f"! {remark}")
+    print_prose(f"\n{describe_errors(made.comparison)}")
     print_plain(make_comparison_table(made.comparison))
-    print_plain(f"\n{made.recommendation}")
+    print_skipped(made.comparison.skipped)
+    print_prose(f"\n{made.recommendation}")
     if out:
         print_plain(f"\n{out}")
 
@@ -96,11 +114,12 @@ def compare(
     schema: SchemaFile = None,
     label: LabelName = None,
     label_bounds: LabelBounds = None,
+    public: PublicColumns = None,
     private: PrivateColumns = None,
+    category: CategoryColumns = None,
+    drop: DroppedColumns = None,
     unit: UnitName = None,
-    algorithm: Annotated[
-        list[str] | None, typer.Option(help="An algorithm to try. Repeatable; by default all that can be used.")
-    ] = None,
+    algorithm: Algorithms = None,
     epsilon: Annotated[
         list[float] | None, typer.Option(help="A budget. Repeatable; by default 0.25, 0.5, 1, 2 and 4.")
     ] = None,
@@ -117,15 +136,15 @@ def compare(
     """Compare algorithms on labels simulated from public columns. Costs no privacy: no real label is read."""
     from conddp.files import compare_file
     from conddp.planning.budgets import EPSILONS
-    from conddp.planning.comparison import CANDIDATES
     from conddp.report import report_comparison
 
     check_out(out, force)
+    columns = ColumnOptions(label, label_bounds, public, private, category, drop, unit)
     with usage_errors(), on_interrupt(NOTHING_LOST), show_progress("comparing") as advance:
         made = compare_file(
             data,
-            read_schema(data, schema, label, label_bounds, private or [], unit),
-            algorithms=algorithm or CANDIDATES,
+            columns.read_schema(data, schema),
+            algorithms=algorithm or None,
             epsilons=epsilon or EPSILONS,
             delta=delta,
             head=head,
@@ -137,10 +156,9 @@ def compare(
     if as_json:
         print_json(made.to_json())
         return
-    print_plain(describe_errors(made))
+    print_prose(describe_errors(made))
     print_plain(make_comparison_table(made))
-    for name, reason in made.skipped.items():
-        print_plain(f"not tried: {name}: {reason}")
+    print_skipped(made.skipped)
     if out:
         print_plain(f"\n{out}")
 

@@ -3,10 +3,12 @@
 import io
 import json
 import sys
-import time
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from conddp.cli.wording import name_options
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,8 +24,12 @@ __all__ = [
     "make_table",
     "print_json",
     "print_plain",
+    "print_prose",
+    "print_skipped",
     "show_progress",
 ]
+
+LINE_EVERY = 30.0  # seconds between lines about progress, if there is no terminal
 
 
 def make_design_table(design: "Design") -> "Table":
@@ -81,8 +87,16 @@ def make_comparison_table(comparison: "Comparison") -> "Table":
 
 
 @contextmanager
-def show_progress(title: str) -> Iterator[Any]:
-    """Show a progress bar, or a line every 30 seconds without a terminal; yields a function of (done, total, left)."""
+def show_progress(title: str, *, after: float = 0.0) -> Iterator[Any]:
+    """Show a progress bar, or a line every 30 seconds without a terminal; yields a function of (done, total, left).
+
+    Parameters
+    ----------
+    title : str
+        What is going on.
+    after : float
+        Seconds before the bar appears. It then also moves while nothing is reported.
+    """
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -94,23 +108,52 @@ def show_progress(title: str) -> Iterator[Any]:
             BarColumn(),
             TextColumn("{task.percentage:>3.0f} %{task.fields[left]}"),
         )
-        with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task(title, total=None, left="")
+        bar = Progress(*columns, console=console, transient=True)
+        task = bar.add_task(title, total=None, left="")
 
-            def advance(done: int, total: int | None, left: float = float("nan")) -> None:
-                bar.update(task, completed=done, total=total, left=_show_left(left))
+        def advance(done: int, total: int | None, left: float = float("nan")) -> None:
+            bar.update(task, completed=done, total=total, left=_show_left(left))
 
-            yield advance
+        with _repeat(bar.start, first=after, every=None) if after else bar:
+            try:
+                yield advance
+            finally:
+                bar.stop()
         return
-    last = time.monotonic()
+    seen: tuple[int, int | None, float] | None = None
 
-    def log(done: int, total: int | None, left: float = float("nan")) -> None:
-        nonlocal last
-        if time.monotonic() - last > 30:
-            last = time.monotonic()
-            console.print(f"{title}: {done} of {total or '?'}{_show_left(left)}")
+    def note(done: int, total: int | None, left: float = float("nan")) -> None:
+        nonlocal seen
+        seen = done, total, left
 
-    yield log
+    def log() -> None:
+        if seen is None:
+            console.print(title)
+        else:
+            console.print(f"{title}: {seen[0]} of {seen[1] or '?'}{_show_left(seen[2])}")
+
+    with _repeat(log, first=LINE_EVERY, every=LINE_EVERY):
+        yield note
+
+
+@contextmanager
+def _repeat(action: Callable[[], object], *, first: float, every: float | None) -> Iterator[None]:
+    """Call a function after some seconds, and then every so many, from a thread that ends with the block."""
+    done = threading.Event()
+
+    def work() -> None:
+        wait: float | None = first
+        while wait is not None and not done.wait(wait):
+            action()
+            wait = every
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def _show_left(seconds: float) -> str:
@@ -127,6 +170,22 @@ def print_plain(what: Any, **options: Any) -> None:
         sys.stdout.reconfigure(errors="replace")
 
     Console().print(what, **{"markup": False, "highlight": False, "soft_wrap": isinstance(what, str), **options})
+
+
+def print_prose(text: str) -> None:
+    """Print text with line breaks between words if it goes to a terminal, and as it is otherwise."""
+    from rich.console import Console
+
+    print_plain(text, soft_wrap=not Console().is_terminal)
+
+
+def print_skipped(skipped: Mapping[str, str]) -> None:
+    """Print which algorithms were not tried, a line for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in skipped.items():
+        by_reason.setdefault(reason, []).append(name)
+    for reason, names in by_reason.items():
+        print_plain(f"not tried: {', '.join(names)}: {name_options(reason)}")
 
 
 def make_table(*heads: str, right: tuple[str, ...] = ()) -> "Table":

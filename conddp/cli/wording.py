@@ -1,18 +1,37 @@
 """Library messages rewritten for the command line: options instead of arguments, commands instead of calls."""
 
 import re
+from collections.abc import Callable
 
 __all__ = ["name_options"]
 
+HEADS = {"Linear": "linear", "Wide": "wide", "MLP": "mlp", "FactorizationMachine": "fm"}
+ALGORITHMS = {
+    "CondNewton": "cond-newton",
+    "CondDP": "cond-dp",
+    "SwitchCondDP": "switch-cond-dp",
+    "DPSGD": "dpsgd",
+    "OneShot": "one-shot",
+    "RROnBins": "rr-on-bins",
+    "WeightedLLP": "weighted-llp",
+    "PrivateMean": "mean",
+    "NonPrivate": "non-private",
+}
 # Pattern in a library message, and its replacement.
-OPTIONS = (
+OPTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\b([Nn]ame another (?:file|folder))(?! with)", r"\1 with --out"),
     (r"\bpass overwrite=True", "overwrite it with --force"),
+    (r"\bName it in algorithms\b", "Try it with --algorithm"),
+    (r"\bhead=(\w+)\((?:[^()]|\([^()]*\))*\)", lambda found: f"--head {HEADS.get(found[1], found[1])}"),
+    (r"\bpass ledger=PrivacyLedger\(budget\) to every fit", "charge every fit to one ledger with --ledger FILE"),
+    (r"\bLower num_steps or raise epsilon\b", "Raise --epsilon"),
+    (r"\bGive \(low, high\)", "Give [low, high]"),
     (r"\bnum_workers=(\d+)", r"--workers \1"),
     (r"\bfetch_dataset\('(\w+)'\)", r"`conddp data fetch \1`"),
     (r"\bfetch_dataset\(name\)", "`conddp data fetch NAME`"),
     (r"\bPrivacyLedger\.load\(path, other_rows=True\)", "--other-rows"),
     (r"\bPrivacyLedger\.load\(path\)", "`conddp fit --ledger FILE`"),
+    (rf"\b({'|'.join(ALGORITHMS)})\b", lambda found: ALGORITHMS[found[1]]),
 )
 
 

@@ -139,6 +139,13 @@ class Column:
         assert domain is not None  # checked by the class
         return domain
 
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Names of the terms of a private column in a linear model: a number has one, a category one for each level."""
+        if self.categories is None:
+            return (self.name,)
+        return tuple(f"{self.name}={level}" for level in self.categories.names)
+
     def _check_public(self) -> None:
         if self.bounds is not None or self.categories is not None or self.fill is not None:
             raise SchemaError(

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from conddp.bounds import Bounds
+from conddp.categories import Categories
 from conddp.errors import PrivateDataLeak, SchemaError
 
 __all__ = [
+    "Domain",
     "Labels",
     "PrivateFeatures",
     "PublicFeatures",
@@ -30,6 +32,7 @@ __all__ = [
 ]
 
 Matrix = NDArray[np.floating[Any]]
+Domain = Bounds | Categories  # what is declared of a private column
 SparseMatrix = csr_array[np.float64, tuple[int, int]]
 
 LARGEST_DENSE = 2**28  # cells of a sparse matrix that may be expanded: 2 GB
@@ -250,13 +253,24 @@ class PublicFeatures:
 
 @dataclass(frozen=True)
 class PrivateFeatures:
-    """Private columns as an array of shape (n, d), with declared bounds. The repr never shows a value.
+    """Private columns as an array of shape (n, d), with declared bounds or categories. The repr never shows a value.
 
-    Infinite values are clamped to the bounds at once; other values outside are clamped by the algorithms.
+    Infinite numbers are clamped to the bounds at once; other numbers outside are clamped by the algorithms. The value
+    of a category is its place among the declared ones, counted from 0. Anything else is stored as -1 and stands for
+    none of them.
+
+    Parameters
+    ----------
+    values : array of shape (n, d)
+        Numbers, and places of categories.
+    domains : tuple of Bounds or Categories
+        What is declared of each column.
+    names : tuple of str
+        Names of the columns.
     """
 
     values: Matrix = field(repr=False)
-    bounds: tuple[Bounds, ...]
+    domains: tuple[Domain, ...]
     names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -264,19 +278,23 @@ class PrivateFeatures:
 
     def __getitem__(self, index: Any) -> "PrivateFeatures":
         """Select records by slice or by positions."""
-        return PrivateFeatures(self.values[index], self.bounds, self.names)
+        return PrivateFeatures(self.values[index], self.domains, self.names)
 
     def __post_init__(self) -> None:
         values, names = _as_named_matrix(self.values, self.names, "private")
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "names", names)
-        if len(self.bounds) != self.values.shape[1]:
+        object.__setattr__(self, "domains", tuple(self.domains))
+        if len(self.domains) != self.values.shape[1]:
             raise SchemaError(
-                f"expected one pair of bounds for each of {self.values.shape[1]} private columns, "
-                f"got {len(self.bounds)}."
+                f"expected bounds or categories for each of {self.values.shape[1]} private columns, "
+                f"got {len(self.domains)}."
             )
-        if np.isinf(self.values).any():
-            columns = [_clamp_infinite(self.values[:, place], bounds) for place, bounds in enumerate(self.bounds)]
+        if any(isinstance(domain, Categories) for domain in self.domains) or np.isinf(self.values).any():
+            columns = [
+                _read_places(column, domain) if isinstance(domain, Categories) else _clamp_infinite(column, domain)
+                for column, domain in zip(self.values.T, self.domains, strict=True)
+            ]
             object.__setattr__(self, "values", np.column_stack(columns))
 
     def __repr__(self) -> str:
@@ -372,6 +390,12 @@ def _clamp_infinite(values: Matrix, bounds: Bounds) -> Matrix:
     """Replace infinite values by the bound that they exceed."""
     infinite = np.isinf(values)
     return np.where(infinite, bounds.clamp(values), values) if infinite.any() else values
+
+
+def _read_places(values: Matrix, categories: Categories) -> Matrix:
+    """Replace everything that is not the place of a category by -1."""
+    known = (values >= 0) & (values < len(categories)) & (values == np.floor(values))
+    return np.where(known, values, -1.0).astype(values.dtype, copy=False)
 
 
 def _describe(part: PublicFeatures | PrivateFeatures) -> str:

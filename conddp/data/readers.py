@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from conddp.data.column import Kind
+from conddp.data.types import TEXT, UNKNOWN, name_type
 from conddp.errors import SchemaError
 
-__all__ = ["check_header", "read_column_types", "read_table", "require_names", "stream_table"]
+__all__ = ["check_header", "read_column_names", "read_column_types", "read_table", "require_names", "stream_table"]
 
 # What a damaged file makes pyarrow raise; all of its own exceptions are among these or derived from them.
 FAILURES = (OSError, ValueError, LookupError, TypeError, NotImplementedError, MemoryError, ArithmeticError, EOFError)
@@ -125,21 +126,8 @@ def _choose_block(source: Path) -> int:
     return min(max(size + 1, BLOCK), LARGEST_BLOCK) if source.suffix == ".csv" else LARGEST_BLOCK
 
 
-def read_column_types(path: str | Path, *, leave_out: Collection[str] = ()) -> dict[str, bool]:
-    """Read the column names of a Parquet or CSV file and whether each column is numeric.
-
-    Nothing else is read. Columns in ``leave_out`` are skipped and missing from the result.
-    """
-    import pyarrow
-
-    def holds_numbers(kind: Any) -> bool:
-        return bool(
-            pyarrow.types.is_integer(kind)
-            or pyarrow.types.is_floating(kind)
-            or pyarrow.types.is_boolean(kind)
-            or pyarrow.types.is_decimal(kind)
-        )
-
+def read_column_names(path: str | Path, *, leave_out: Collection[str] = ()) -> list[str]:
+    """Read the column names of a Parquet or CSV file, without those in ``leave_out``, which must be among them."""
     source = Path(path)
     names = _read_names(source)
     places = {name: number for number, name in reversed(list(enumerate(names)))}
@@ -150,15 +138,23 @@ def read_column_types(path: str | Path, *, leave_out: Collection[str] = ()) -> d
                 "its first line is a record, add a header. Otherwise give each column its own name."
             )
     _check_names(source, leave_out)
-    schema = _read_arrow_schema(source, [name for name in names if name not in leave_out])
-    return {field.name: holds_numbers(field.type) for field in schema if field.name not in leave_out}
+    return [name for name in names if name not in leave_out]
+
+
+def read_column_types(path: str | Path) -> dict[str, str]:
+    """Read the column names of a Parquet or CSV file and the type of each column, in words.
+
+    Types of a CSV file are inferred from its first block of lines. Nothing else is read.
+    """
+    names = read_column_names(path)
+    return {field.name: name_type(field.type) for field in _read_arrow_schema(Path(path), names)}
 
 
 def check_header(path: str | Path) -> None:
     """Raise if the first line of a CSV file may be a record, so that its cells would be taken for column names.
 
-    A line of names differs from the lines below it: some columns hold numbers below their name, no cell repeats the
-    name of its column, and no name is a mark for a missing value.
+    A line of names differs from the lines below it: some columns hold numbers or dates below their name, no cell
+    repeats the name of its column, and no name is a mark for a missing value.
 
     Privacy
         Compares the first line with the cells of the first block of lines. Only the outcome is shown.
@@ -174,14 +170,14 @@ def check_header(path: str | Path) -> None:
     if source.suffix == ".parquet":
         return  # the names are not part of the table
     names = _read_names(source)
-    types = read_column_types(source)
+    types = set(read_column_types(source).values())
     block = _read_first_block(source)
     repeats = any(pyarrow.compute.any(pyarrow.compute.equal(block.column(name), name)).as_py() for name in names)
-    if repeats or not any(types.values()) or any(name.strip().lower() in MISSING_MARKS for name in names):
+    if repeats or types <= {TEXT, UNKNOWN} or any(name.strip().lower() in MISSING_MARKS for name in names):
         raise SchemaError(
             f"the first line of '{source}' looks like a record rather than a header. If it is a record, add a line of "
             "column names above it. If it is a header, make sure that it has no name such as NA, that no name is also "
-            "a cell of its column, and that some column holds numbers."
+            "a cell of its column, and that some column holds numbers or dates."
         )
 
 

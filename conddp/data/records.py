@@ -1,12 +1,14 @@
 """Records of a table: public features, private features and labels."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import in_range
+from conddp.data.column import Column, Role
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
+from conddp.data.sample_weights import read_weights
 from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.errors import PrivateDataLeak, SchemaError
@@ -29,6 +31,9 @@ class Records:
         Schema of the table that the records were read from. If None, every public feature is a column.
     table : Fingerprint, optional
         Fingerprint of the public columns of that table. If None, that of the public features.
+    weights : array of shape (n,), optional
+        Public weights of the records in weighted least squares, at least 0. Only their ratios count. If None, all
+        records have the same weight.
     """
 
     public: PublicFeatures
@@ -37,6 +42,7 @@ class Records:
     units: Units | None = None
     declared: Schema | None = None
     table: Fingerprint | None = None
+    weights: NDArray[np.float64] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.public, PublicFeatures):
@@ -46,8 +52,18 @@ class Records:
             lengths["private"] = len(self.private)
         if self.units is not None:
             lengths["units"] = len(self.units)
+        if self.weights is not None:
+            object.__setattr__(self, "weights", read_weights(self.weights))
+            lengths["weights"] = len(self.weights)
         if len(set(lengths.values())) > 1:
             raise SchemaError(f"the parts of a data set must have the same number of records, got {lengths}.")
+        if self.declared is not None:  # sensitivities are computed from what is declared
+            declared, label = self.declared.label, self.label
+            if (declared.name, declared.bounds) != (label.name, label.bounds):
+                raise SchemaError(
+                    f"the schema declares the label '{declared.name}' with bounds {declared.bounds}, but the records "
+                    f"have the label '{label.name}' with bounds {label.bounds}. Use with_label to change both."
+                )
 
     @property
     def num_records(self) -> int:
@@ -59,7 +75,7 @@ class Records:
         """Names, roles and declared ranges of the columns, which are all public."""
         if self.declared is not None:
             return self.declared
-        private = {} if self.private is None else dict(zip(self.private.names, self.private.bounds, strict=True))
+        private = {} if self.private is None else dict(zip(self.private.names, self.private.domains, strict=True))
         return Schema.of(
             label=self.label.name,
             label_bounds=self.label.bounds,
@@ -83,11 +99,49 @@ class Records:
             label=self.label[index],
             units=None if self.units is None else self.units[index],
             table=None,
+            weights=None if self.weights is None else self.weights[index],
         )
 
+    def with_label(self, label: Labels) -> "Records":
+        """Return the same records with another label, also in the declared schema."""
+        declared = self.declared
+        if declared is not None:
+            column = Column(label.name, Role.LABEL, label.bounds)
+            declared = replace(
+                declared, columns=tuple(column if each.role is Role.LABEL else each for each in declared.columns)
+            )
+        return replace(self, label=label, declared=declared)
+
+    def scale_weights(self) -> "Records":
+        """Records that count, with weights of which the largest is 1, or without weights if all are equal.
+
+        Raises
+        ------
+        SchemaError
+            If all weights are zero.
+        """
+        if self.weights is None:
+            return self
+        largest = float(self.weights.max())
+        if not largest:
+            raise SchemaError("all weights of records are zero, so that there is nothing to learn from.")
+        scaled = self.weights / largest
+        counted = np.flatnonzero(scaled)
+        if (scaled[counted] == 1.0).all():
+            records = replace(self, weights=None)
+        else:
+            records = replace(self, weights=scaled)
+        return records if len(counted) == len(scaled) else records.take(counted)
+
     def arrange(self) -> "Records":
-        """Records with those of a unit side by side, without those beyond the declared maximum of a unit."""
-        return self if self.units is None else self.take(self.units.arrange())
+        """Records that a fit uses, with those of a unit side by side and scaled weights.
+
+        Records of weight zero are dropped, and then those beyond the declared maximum of a unit.
+        """
+        records = self.scale_weights()
+        if records.units is None:
+            return records
+        return records.take(records.units.arrange()).scale_weights()
 
     def split(self, *, test_fraction: float = 0.2, random_state: int = 42) -> tuple["Records", "Records"]:
         """Split into training and test records, exactly as scikit-learn's ``train_test_split`` does.

@@ -1,17 +1,31 @@
-"""Clamping and scaling of labels and private features by their declared bounds, never by statistics of the data."""
+"""Scaling of labels and private columns by what is declared of them, never by statistics of the data.
+
+A private number becomes one feature. A private category with K levels becomes K - 1 features if the model has an
+intercept: its levels are the corners of a regular simplex around the origin, so that no level is special. Without an
+intercept it becomes K features, one for each level. A value that is none of the declared categories is the origin.
+Columns that are uniform over their range or categories have features of unit variance.
+"""
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+from scipy.linalg import helmert
 
 from conddp.bounds import Bounds
-from conddp.data.parts import Labels, PrivateFeatures
+from conddp.categories import Categories
+from conddp.data.parts import Domain, Labels, PrivateFeatures
 from conddp.privacy.neighbouring import Neighbouring
 
 __all__ = [
+    "PrivateSpan",
     "bound_label_move",
+    "code_categories",
+    "count_private_features",
     "largest_private",
     "private_unit",
     "restore_label",
@@ -58,23 +72,82 @@ def private_unit(bounds: Bounds) -> float:
     return bounds.width / math.sqrt(12)
 
 
-def largest_private(bounds: Bounds, *, center: bool = True) -> float:
-    """Return the largest absolute value of a scaled private column, including rounding errors."""
+def largest_private(domain: Domain, *, center: bool = True) -> float:
+    """Return the largest length of the features of a private column, including rounding errors."""
+    if isinstance(domain, Categories):
+        return math.sqrt(len(domain) - center)
     if center:
         return math.sqrt(3)
-    return max(abs(bounds.low), abs(bounds.high)) / private_unit(bounds)
+    return max(abs(domain.low), abs(domain.high)) / private_unit(domain)
+
+
+@lru_cache(maxsize=64)
+def code_categories(number: int, *, center: bool = True) -> NDArray[np.float64]:
+    """Return the features of every category: K - 1 of them with an intercept, otherwise K; shape (K, features).
+
+    Features of different categories are at squared distance 2K from each other.
+
+    Examples
+    --------
+    >>> code_categories(3).round(3).tolist()
+    [[1.225, 0.707], [-1.225, 0.707], [0.0, -1.414]]
+    """
+    coding = math.sqrt(number) * (helmert(number).T if center else np.eye(number))
+    coding.flags.writeable = False
+    return np.asarray(coding)
+
+
+def count_private_features(domains: Sequence[Domain], *, center: bool = True) -> int:
+    """Return the number of features that private columns are scaled to."""
+    return sum(len(each) - center if isinstance(each, Categories) else 1 for each in domains)
+
+
+@dataclass(frozen=True)
+class PrivateSpan:
+    """How far the private features of a record can reach, from what is declared only.
+
+    Parameters
+    ----------
+    num_features : int
+        Number of features.
+    length : float
+        Largest length of the vector of all private features of a record.
+    diameter : float
+        Largest distance between two such vectors. A number moves by at most its whole range, and a category from one
+        level to another. It is never less than ``length``, so that rounding errors, which are relative to the length,
+        stay small in comparison.
+    """
+
+    num_features: int
+    length: float
+    diameter: float
+
+    @classmethod
+    def of(cls, domains: Sequence[Domain], *, center: bool = True) -> "PrivateSpan":
+        """Compute the span of private columns with these bounds and categories."""
+        length = math.sqrt(sum(largest_private(each, center=center) ** 2 for each in domains))
+        moves = (2 * len(each) if isinstance(each, Categories) else 12 for each in domains)  # squared
+        return cls(count_private_features(domains, center=center), length, max(math.sqrt(sum(moves)), length))
 
 
 def scale_private(private: PrivateFeatures, *, center: bool = True, dtype: DTypeLike = np.float64) -> NDArray[Any]:
-    """Clamp private columns to their bounds and scale them; a uniform column gets unit variance.
+    """Scale private columns to features, by their declared bounds and categories.
 
     Privacy
-        Applied to each record separately, using the declared bounds only. The result is as private as the columns.
+        Applied to each record separately, using what is declared only. The result is as private as the columns.
     """
-    scaled = np.empty(private.values.shape, dtype=dtype)
-    for number, bounds in enumerate(private.bounds):
-        origin = bounds.midpoint if center else 0.0
-        column = (bounds.clamp(private.values[:, number]) - origin) / private_unit(bounds)
-        largest = largest_private(bounds, center=center)
-        scaled[:, number] = np.clip(column, -largest, largest)  # rounding may have moved a value beyond its bound
+    scaled = np.empty((len(private), count_private_features(private.domains, center=center)), dtype=dtype)
+    start = 0
+    for column, domain in zip(private.values.T, private.domains, strict=True):
+        stop = start + count_private_features([domain], center=center)
+        if isinstance(domain, Categories):
+            coding = code_categories(len(domain), center=center)
+            features = np.vstack([coding, np.zeros(coding.shape[1])])  # the last row is that of the code -1
+            scaled[:, start:stop] = features[column.astype(np.intp)]
+        else:
+            origin = domain.midpoint if center else 0.0
+            number = (domain.clamp(column) - origin) / private_unit(domain)
+            largest = largest_private(domain, center=center)
+            scaled[:, start] = np.clip(number, -largest, largest)  # rounding may have moved a value beyond its bound
+        start = stop
     return scaled

@@ -1,11 +1,9 @@
 """Schema of a table: the role of each column, and declared ranges for the label and private columns."""
 
-import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from conddp._validate import positive_integer
 from conddp.bounds import Bounds
 from conddp.categories import Categories
 from conddp.data.column import Column, Kind, Role
+from conddp.data.toml import list_names, quote, render_bounds, render_private
 from conddp.errors import SchemaError
 from conddp.stored import read_bytes
 
@@ -177,11 +176,14 @@ class Schema:
         return tuple(column.domain for column in self.private_columns)
 
     @property
-    def private_bounds(self) -> tuple[Bounds, ...]:
-        """Declared bounds of the private feature columns, in order, if all of them are numbers."""
-        if any(column.bounds is None for column in self.private_columns):
-            raise SchemaError("private columns with categories are not supported here.")
-        return tuple(column.bounds for column in self.private_columns if column.bounds is not None)
+    def category_columns(self) -> tuple[str, ...]:
+        """Names of the private feature columns that have declared categories."""
+        return tuple(column.name for column in self.private_columns if column.categories is not None)
+
+    @property
+    def private_terms(self) -> tuple[str, ...]:
+        """Names of the private terms of a linear model: the numbers, and every level of the categories."""
+        return tuple(term for column in self.private_columns for term in column.terms)
 
     @property
     def kinds(self) -> dict[str, Kind]:
@@ -253,74 +255,25 @@ class Schema:
         """Return the schema as TOML text that :meth:`from_toml` can read."""
         parts = [
             "[label]",
-            f"name = {_quote(self.label.name)}",
-            f"bounds = {_pair(self.label)}",
+            f"name = {quote(self.label.name)}",
+            f"bounds = {render_bounds(self.label)}",
             *(['missing = "public"'] if self.label.missing_is_public else []),
             "",
             "[public]",
-            f"columns = {_list(self.public)}",
+            f"columns = {list_names(self.public)}",
         ]
         if self.kinds:
-            kinds = ", ".join(f"{_quote(name)} = {_quote(kind.value)}" for name, kind in self.kinds.items())
+            kinds = ", ".join(f"{quote(name)} = {quote(kind.value)}" for name, kind in self.kinds.items())
             parts += [f"kinds = {{{kinds}}}"]
         for column in self.private_columns:
-            parts += ["", f"[private.{_quote(column.name)}]"]
-            if column.categories is not None:
-                parts += [f"categories = {_list(column.categories.names)}"]
-                parts += [] if column.fill is None else [f"fill = {_quote(str(column.fill))}"]
-                continue
-            parts += [f"bounds = {_pair(column)}"]
-            parts += ['kind = "boolean"'] if column.kind is Kind.BOOLEAN else []
-            parts += [] if column.fill is None else [f"fill = {_show(float(column.fill), column)}"]
+            parts += ["", *render_private(column)]
         if self.dropped:
-            parts += ["", "[dropped]", f"columns = {_list(self.dropped)}"]
+            parts += ["", "[dropped]", f"columns = {list_names(self.dropped)}"]
         if self.unit is not None:
-            parts += ["", "[unit]", f"column = {_quote(self.unit)}"]
+            parts += ["", "[unit]", f"column = {quote(self.unit)}"]
         if self.max_rows is not None:
             parts += [f"max_rows = {self.max_rows}"]
         return "\n".join(parts) + "\n"
-
-    @staticmethod
-    def draft(columns: Mapping[str, bool], *, label: str | None = None) -> str:
-        """Draft a commented TOML schema for the user to edit, from column names and whether each is numeric.
-
-        Privacy
-            Reads names and types only. Bounds are left for the user to fill in, because they must not come from the
-            data.
-        """
-        if label is not None and label not in columns:
-            raise SchemaError(f"label '{label}' is not among the {len(columns)} columns.")
-        numeric = [name for name, holds_numbers in columns.items() if holds_numbers and name != label]
-        text = [name for name, holds_numbers in columns.items() if not holds_numbers]
-        lines = [
-            "# What may be seen of each column. Edit, then: conddp fit.",
-            "",
-            "[label]  # always private",
-            f"name = {_quote(label or 'WHICH COLUMN IS PREDICTED?')}",
-            "# The range that the label can have, from what you know of it, never from the data. Values outside are",
-            "# clamped.",
-            "bounds = []  # [low, high]",
-            "",
-            "[public]  # anyone may know these of every record; they are used at no privacy cost",
-            "columns = [",
-            *(f"  {_quote(name)}," for name in numeric),
-            "]",
-            "",
-            "# A feature that must be protected: move its name from above to a table of its own, with its range.",
-            "# [private.income]",
-            "# bounds = [0, 200000]",
-            "",
-            "# If a person can have several records: a public column, of any type, that says whose each record is.",
-            "# [unit]",
-            '# column = "customer_id"',
-        ]
-        if text:
-            lines += [
-                "",
-                "# Left out, because they do not hold numbers: encode them first.",
-                *(f"#   {name!r}" for name in text),
-            ]
-        return "\n".join(lines) + "\n"
 
     @classmethod
     def load(cls, path: str | Path) -> "Schema":
@@ -352,22 +305,3 @@ def _read_names(content: Mapping[str, Any], name: str, *, others: tuple[str, ...
     if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
         raise SchemaError(f'[{name}] must contain columns = ["name", ...].')
     return names
-
-
-def _quote(text: str) -> str:
-    """Quote text as a TOML basic string. JSON escapes are valid in TOML, which also requires DEL to be escaped."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _list(names: Iterable[str]) -> str:
-    return f"[{', '.join(_quote(name) for name in names)}]"
-
-
-def _pair(column: Column) -> str:
-    assert column.bounds is not None
-    return f"[{_show(column.bounds.low, column)}, {_show(column.bounds.high, column)}]"
-
-
-def _show(value: float, column: Column) -> str:
-    """A number, or the date that it stands for, in TOML."""
-    return (datetime(1970, 1, 1) + timedelta(days=value)).isoformat() if column.kind is Kind.DATE else repr(value)

@@ -78,6 +78,10 @@ class Units:
         """Number of records of each unit, shape (m,)."""
         return np.bincount(self.codes)
 
+    def add_up(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sum of the values of the records of each unit, shape (m,)."""
+        return np.asarray(np.bincount(self.codes, values), dtype=np.float64)
+
     @property
     def digest(self) -> str:
         """Digest of the numbers of records of all units, in any order."""

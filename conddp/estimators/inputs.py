@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from conddp.data.column import Column
 from conddp.data.parts import PrivateFeatures, PublicFeatures, as_numbers
+from conddp.data.private_cells import read_private
 from conddp.data.public_table import PublicTable, open_frame, require_columns
 from conddp.data.units import Units
 from conddp.errors import SchemaError
 from conddp.features.encoding import Encoding
-from conddp.features.reading import read_private
 from conddp.privacy.fingerprint import Fingerprint
 
 __all__ = ["Input", "open_input"]

@@ -170,9 +170,9 @@ class GroupedRows(PublicRows):
         """Squared norms of all rows, shape (n,)."""
         return np.asarray(self.squared_norms.sum(axis=1))
 
-    def bound_moves(self, units: Units) -> Vector:
-        """Bound how far the records of each unit move a sum together: by their number (triangle inequality)."""
-        return units.sizes.astype(np.float64)
+    def bound_moves(self, units: Units, weights: Vector | None) -> Vector:
+        """Bound how far the records of each unit move a sum: by the sum of their weights (triangle inequality)."""
+        return units.sizes.astype(np.float64) if weights is None else units.add_up(weights)
 
     def bound_unit_move(self, distances: Vector, direction_weights: Vector, *, beside: Vector) -> float:
         """Bound the largest move by one unit, with the sum of the moves of its records (triangle inequality)."""

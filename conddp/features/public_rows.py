@@ -132,8 +132,8 @@ class PublicRows(ABC):
         """Variances, shape (k,), with equal ones for directions that must have equal weights."""
 
     @abstractmethod
-    def bound_moves(self, units: Units) -> Vector:
-        """Bound how far the records of each unit move a sum together, in moves of one record."""
+    def bound_moves(self, units: Units, weights: Vector | None) -> Vector:
+        """Bound how far the records of each unit, with these weights, move a sum together, in moves of one record."""
 
     @abstractmethod
     def bound_unit_move(self, distances: Vector, direction_weights: Vector, *, beside: Vector) -> float:

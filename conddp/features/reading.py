@@ -1,13 +1,12 @@
 """Records and features from a table and its schema, with the public columns encoded as numbers."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 
-from conddp.data.column import Column
-from conddp.data.parts import LABEL_CURE, Labels, PrivateFeatures, PublicFeatures, as_column, as_numbers
+from conddp.data.parts import LABEL_CURE, Labels, PrivateFeatures, PublicFeatures, as_column
+from conddp.data.private_cells import read_private
 from conddp.data.public_table import PublicTable, open_frame, require_columns
 from conddp.data.records import Records
 from conddp.data.schema import Schema
@@ -15,7 +14,7 @@ from conddp.data.units import Units
 from conddp.errors import SchemaError
 from conddp.features.encoding import Encoding
 
-__all__ = ["read_features", "read_private", "read_public", "read_records"]
+__all__ = ["read_features", "read_public", "read_records"]
 
 
 def read_records(frame: Any, schema: Schema) -> tuple[Records, Encoding]:
@@ -78,27 +77,6 @@ def read_features(frame: Any, schema: Schema, encoding: Encoding) -> tuple[Publi
 def read_public(frame: Any, schema: Schema) -> PublicTable:
     """Read the public columns of a schema from a table."""
     return PublicTable.of(frame, schema.public, kinds=schema.kinds)
-
-
-def read_private(cells: Mapping[str, Any], columns: Sequence[Column]) -> PrivateFeatures | None:
-    """Read private columns by their declarations; None if there are none.
-
-    Parameters
-    ----------
-    cells : mapping
-        Series or arrays by column name.
-    columns : sequence of Column
-        The private columns.
-    """
-    if not columns:
-        return None
-    values = []
-    for column in columns:
-        series, what = cells[column.name], f"column '{column.name}'"
-        read = as_column if isinstance(series, nw.Series) else as_numbers
-        values.append(read(series, what=what, finite=False))
-    bounds = tuple(column.bounds for column in columns if column.bounds is not None)
-    return PrivateFeatures(np.column_stack(values), bounds, tuple(column.name for column in columns))
 
 
 def _drop_missing_labels(table: nw.DataFrame[Any], schema: Schema) -> nw.DataFrame[Any]:

@@ -11,10 +11,16 @@ A sum may ask for all directions of the rows or for few of them. The fewer there
 the number of records of the unit, which is also what the mean of the labels and their mean square are moved by. The
 weights are therefore chosen for the geometric mean of :math:`f_u` over all directions and the number of records
 (measured with ``benchmarks/units.py``). Sensitivities are computed from the weights and do not depend on this.
+
+Records may also have weights of their own, as in weighted least squares: public numbers :math:`s_i \le 1` that the user
+gives. The weight of record i of unit u is then :math:`a_i = a_u s_i`. The sampling variance is taken to be that of
+records whose variance is inverse to :math:`s_i`, for which the weights of the user are best, so that they are kept if
+there is little noise. M is at least 1, the largest weight of a single record: units of one record always keep theirs.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,58 +38,79 @@ MOST_CANDIDATES = 200
 
 @dataclass(frozen=True, eq=False)
 class RowWeights:
-    """Public weights of records whose units have several records.
+    """Public weights of records: chosen for units that have several records, given by the user, or both.
 
     Privacy
-        Computed from the public unit column, public rows and the budget: no cost.
+        Computed from the public unit column, public rows, public weights of the user and the budget: no cost.
 
     Parameters
     ----------
     units : Units
-        Units of the records, arranged.
+        Units of the records, arranged. If every record is protected on its own, it is a unit.
     of_units : array of shape (m,)
-        Weight of every record of a unit, at most 1.
+        Weight of the unit, at most 1, by which the weights of its records are multiplied.
     moves : array of shape (m,)
-        How far the records of a unit can move an unweighted sum together, in moves of one record: at most its number
-        of records.
+        How far the records of a unit can move a sum together if the unit has weight 1, in moves of one record of
+        weight 1: at most the sum of the weights of its records.
+    of_records : array of shape (n,), optional
+        Weights of single records, at most 1. If None, all of them are 1.
     """
 
     units: Units
     of_units: Vector
     moves: Vector
+    of_records: Vector | None = None
 
     @classmethod
-    def choose(cls, units: Units, moves: Vector, *, num_directions: int, noise_std: float) -> "RowWeights":
-        """Choose the weights with the least expected error from noise and sampling.
+    def give(cls, of_records: Vector) -> "RowWeights":
+        """Give single records, each protected on its own, these weights."""
+        units = Units(np.arange(len(of_records)))
+        return cls(units, np.ones(len(of_records)), of_records, of_records)
+
+    @classmethod
+    def choose(
+        cls,
+        units: Units,
+        moves: Vector,
+        *,
+        num_directions: int,
+        noise_std: float,
+        of_records: Vector | None = None,
+    ) -> "RowWeights":
+        """Choose the weights of units with the least expected error from noise and sampling.
 
         Parameters
         ----------
-        units, moves
+        units, moves, of_records
             See the class.
         num_directions : int
             Number of coefficients.
         noise_std : float
             Standard deviation of the noise in a sum to which one record contributes a vector of length at most 1.
         """
-        usual = np.sqrt(moves * units.sizes)
-        limits = np.unique(np.quantile(usual, np.linspace(0, 1, MOST_CANDIDATES)))
+        sums: NDArray[Any] = units.sizes if of_records is None else units.add_up(of_records)
+        usual = np.maximum(np.sqrt(moves * sums), 1e-300)
+        limits = np.unique(np.maximum(np.quantile(usual, np.linspace(0, 1, MOST_CANDIDATES)), 1.0))
         errors = []
         for limit in limits:
             weights = np.minimum(1.0, limit / usual)
-            total = weights @ units.sizes
+            total = weights @ sums
             noise = num_directions * noise_std * TYPICAL_CLIP_NORM * (weights * usual).max() / total
-            errors.append(noise**2 + num_directions * float(weights**2 @ units.sizes) / total**2)
-        return cls(units, np.minimum(1.0, limits[int(np.argmin(errors))] / usual), moves)
+            errors.append(noise**2 + num_directions * float(weights**2 @ sums) / total**2)
+        return cls(units, np.minimum(1.0, limits[int(np.argmin(errors))] / usual), moves, of_records)
 
     @cached_property
     def values(self) -> Vector:
         """Weight of each record, shape (n,)."""
-        return np.asarray(self.of_units[self.units.codes])
+        values = np.asarray(self.of_units[self.units.codes])
+        return values if self.of_records is None else values * self.of_records
 
     @cached_property
     def unit_totals(self) -> Vector:
         """Sum of the weights of each unit, shape (m,)."""
-        return self.of_units * self.units.sizes
+        if self.of_records is None:
+            return self.of_units * self.units.sizes
+        return self.units.add_up(self.values)
 
     @property
     def total(self) -> float:
@@ -99,7 +126,10 @@ class RowWeights:
     def sampling_records(self) -> float:
         """Number of independent records of equal weight whose mean has the same sampling variance."""
         sizes = self.units.sizes
-        return float(self.total**2 / (self.of_units**2 @ (sizes * (1 + LIKENESS * (sizes - 1.0)))))
+        if self.of_records is None:
+            return float(self.total**2 / (self.of_units**2 @ (sizes * (1 + LIKENESS * (sizes - 1.0)))))
+        squares = (1 - LIKENESS) * (self.values @ self.values) + LIKENESS * (self.unit_totals @ self.unit_totals)
+        return float(self.total**2 / squares)
 
     @property
     def noise_records(self) -> float:

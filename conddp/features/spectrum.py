@@ -58,6 +58,7 @@ class Spectrum:
         *,
         constant: bool = True,
         tolerance: float = 1e-6,
+        weights: NDArray[np.float64] | None = None,
     ) -> "Spectrum":
         """Compute the spectrum of public features, or of an iterator over chunks of them, in one pass.
 
@@ -70,6 +71,8 @@ class Spectrum:
         tolerance : float
             Directions are dropped as collinear if their singular value, with columns centred and scaled, is below this
             fraction of the largest.
+        weights : array of shape (n,), optional
+            Weights of the records. Row i is multiplied by the square root of its weight over the mean weight.
 
         Examples
         --------
@@ -78,7 +81,8 @@ class Spectrum:
         [4.0, 3.0]
         """
         in_range(0.0, 1.0, tolerance=tolerance)
-        moments = Standardization.of(public_features, constant=constant, function="Spectrum.of")
+        relative = None if weights is None else weights * (len(weights) / weights.sum())
+        moments = Standardization.of(public_features, constant=constant, function="Spectrum.of", weights=relative)
         num_records, center, variance, scales = moments.num_records, moments.center, moments.variance, moments.scale
         gram = moments.gram
         if constant:  # the column of ones is orthogonal to centred columns

@@ -52,8 +52,8 @@ def bound_moves(vectors: Vector, units: Units) -> Vector:
     return bounds
 
 
-def bound_moves_of_rows(rows: Vector, units: Units) -> Vector:
-    """Bound how far the records of each unit move a sum together, in moves of one record; shape (m,).
+def bound_moves_of_rows(rows: Vector, units: Units, weights: Vector | None = None) -> Vector:
+    """Bound how far the records of each unit move a sum together, in moves of one record of weight 1; shape (m,).
 
     Privacy
         Reads public rows only: no cost.
@@ -64,9 +64,16 @@ def bound_moves_of_rows(rows: Vector, units: Units) -> Vector:
         Public rows that residuals are multiplied with. Only their directions matter.
     units : Units
         Units of the records, arranged.
+    weights : array of shape (n,), optional
+        Weights of the records; 1 if None.
     """
     lengths = np.sqrt((rows**2).sum(axis=1))
-    return np.maximum(1.0, bound_moves(rows / np.maximum(lengths, 1e-300)[:, None], units))
+    directions = rows / np.maximum(lengths, 1e-300)[:, None]
+    if weights is None:
+        return np.maximum(1.0, bound_moves(directions, units))
+    heaviest = np.zeros(units.num_units)
+    np.maximum.at(heaviest, units.codes, weights)
+    return np.maximum(heaviest, bound_moves(directions * weights[:, None], units))
 
 
 def bound_largest_move(vectors: Vector, units: Units, *, beside: Vector) -> float:

@@ -150,9 +150,9 @@ class WhitenedRows(PublicRows):
         """Return the variances unchanged: every direction may have a weight of its own."""
         return variance
 
-    def bound_moves(self, units: Units) -> NDArray[np.float64]:
+    def bound_moves(self, units: Units, weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
         """Bound how far the records of each unit move a sum together, in moves of one record."""
-        return bound_moves_of_rows(self.values, units)
+        return bound_moves_of_rows(self.values, units, weights)
 
     def bound_unit_move(
         self, distances: NDArray[np.float64], direction_weights: NDArray[np.float64], *, beside: NDArray[np.float64]

@@ -25,7 +25,7 @@ class Wide(Head):
 
     With many hidden units, a good fit requires training only :math:`v` and the linear terms, in which the model is
     linear; the weights of the hidden units can stay fixed. :class:`~conddp.algorithms.cond_newton.CondNewton` exploits
-    this.
+    this. It gives private columns linear terms only.
 
     Parameters
     ----------
@@ -85,16 +85,22 @@ class Wide(Head):
     def make_parameters(
         self, weights: NDArray[np.float64], features: FeatureMap, *, num_public: int, constant: bool
     ) -> NDArray[np.float64]:
-        """Make parameters from the given linear and output weights and the random hidden weights."""
+        """Make parameters from the given linear and output weights and the random hidden weights.
+
+        Private features have linear weights only.
+        """
         assert isinstance(features, RandomFeatures)
-        layout = self.layout(num_public + constant, 0)
+        start = num_public + self.width  # of the constant, after which the private features come
+        layout = self.layout(num_public + constant, len(weights) - start - constant)
         parameters: NDArray[np.float64] = np.zeros((1, layout.size))
         views = layout.views(parameters)
         views["public"][0, 0, :num_public] = weights[:num_public]
         views["public"][0, 1:, :num_public] = features.weights
-        views["output"][0] = weights[num_public : num_public + self.width]
+        views["output"][0] = weights[num_public:start]
+        if "private" in views:
+            views["private"][0, 0] = weights[start + constant :]
         if constant:
-            views["public"][0, 0, -1] = weights[-1]
+            views["public"][0, 0, -1] = weights[start]
             views["public"][0, 1:, -1] = features.biases
         return np.asarray(parameters[0])
 

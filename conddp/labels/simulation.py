@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp.bounds import Bounds
-from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
+from conddp.categories import Categories
+from conddp.data.parts import Domain, Labels, PrivateFeatures, PublicFeatures
 from conddp.data.records import Records
 from conddp.data.units import Units
 from conddp.features.grouped_rows import whiten
@@ -97,10 +98,10 @@ def simulate(
     rng: np.random.Generator,
     *,
     constant: bool = True,
-    private: Mapping[str, Bounds] | None = None,
+    private: Mapping[str, Domain] | None = None,
     units: Units | None = None,
 ) -> Simulation:
-    """Simulate labels between 0 and 1 on public features, and private columns if their bounds are given.
+    """Simulate labels between 0 and 1 on public features, and private columns if their ranges or categories are given.
 
     Privacy
         Reads public columns only: no cost.
@@ -116,8 +117,9 @@ def simulate(
     constant : bool
         Whether the model will have an intercept.
     private : mapping, optional
-        Declared ranges of private columns, by name. Each column is drawn around a random point of its range with a
-        random spread, and contributes as much to the signal as one direction of the public columns.
+        Declared ranges or categories of private columns, by name. A number is drawn around a random point of its range
+        with a random spread; categories have random frequencies and effects. Each column contributes as much to the
+        signal as one direction of the public columns.
     units : Units, optional
         Units of the records, which the simulated records keep. Residuals are independent, also within a unit.
     """
@@ -128,7 +130,14 @@ def simulate(
     signal = _standardize(rows.predict_slopes(deviations * rng.normal(size=len(deviations))))
     made_up = _draw_private(private, n, rng) if private else None
     if made_up is not None:
-        columns = np.column_stack([_standardize(column) for column in made_up.values.T])
+        columns = np.column_stack(
+            [
+                _standardize(rng.normal(size=len(domain))[column.astype(np.intp)])
+                if isinstance(domain, Categories)
+                else _standardize(column)
+                for column, domain in zip(made_up.values.T, made_up.domains, strict=True)
+            ]
+        )
         part = _standardize(columns @ rng.normal(size=columns.shape[1]))
         signal = _standardize(np.sqrt(len(deviations)) * signal + np.sqrt(columns.shape[1]) * part)
     if family.nonlinear:
@@ -156,9 +165,12 @@ def simulate(
     return Simulation(Records(public_features, made_up, label, units), signal, float(residual.var()))
 
 
-def _draw_private(private: Mapping[str, Bounds], n: int, rng: np.random.Generator) -> PrivateFeatures:
+def _draw_private(private: Mapping[str, Domain], n: int, rng: np.random.Generator) -> PrivateFeatures:
     columns = []
     for each in private.values():
+        if isinstance(each, Categories):
+            columns.append(rng.choice(len(each), size=n, p=rng.dirichlet(np.ones(len(each)))).astype(np.float64))
+            continue
         middle, spread = rng.uniform(0.25, 0.75), rng.uniform(0.1, 0.3)
         columns.append(each.clamp(each.low + each.width * (middle + spread * rng.normal(size=n))))
     return PrivateFeatures(np.column_stack(columns), tuple(private.values()), tuple(private))

@@ -28,7 +28,7 @@ class Diagnostics:
         the algorithm does not estimate it.
     coefficient_deviations : tuple of float
         Standard deviation of each coefficient given the releases, in the original units: public columns, private
-        columns, then the intercept. It accounts for the noise (and, for CondNewton, for sampling and shrinkage), but
+        terms, then the intercept. It accounts for the noise (and, for CondNewton, for sampling and shrinkage), but
         not for the bias from clamping residuals. Empty if it is not known, for example with private columns.
     """
 

@@ -42,6 +42,8 @@ def check_evidence(result: FitResult) -> None:
     columns = (schema.label.name, schema.label_bounds, schema.public, schema.private)
     if columns != (guarantee.label, guarantee.label_bounds, guarantee.public_columns, guarantee.private_columns):
         raise PrivacyError("the guarantee is about other columns or bounds than the schema.")
+    if guarantee.category_columns != schema.category_columns:
+        raise PrivacyError("the guarantee and the schema disagree about which private columns have categories.")
     if guarantee.unit != (schema.unit or ""):
         raise PrivacyError("the guarantee and the schema name different unit columns.")
     if ledger.unit is not None and ledger.unit != guarantee.unit:

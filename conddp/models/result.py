@@ -75,7 +75,7 @@ class FitResult:
     def list_coefficients(self) -> list[tuple[str, float]]:
         """Coefficients with their names, in the order of the columns of the training table. Linear heads only.
 
-        A public column has one coefficient for each of its features.
+        A public column has one coefficient for each of its features, and a private category one for each level.
         """
         public, private, _ = self.model.compute_linear_coefficients()
         encoding = self.encoding or Encoding.plain(self.schema.public)
@@ -83,8 +83,9 @@ class FitResult:
         values = iter(public.tolist())
         for column in encoding.columns:
             by_column[column.column] = [(name, next(values)) for name in column.features]
-        for name, value in zip(self.schema.private, private.tolist(), strict=True):
-            by_column[name] = [(name, value)]
+        values = iter(private.tolist())
+        for each in self.schema.private_columns:
+            by_column[each.name] = [(name, next(values)) for name in each.terms]
         return [pair for name in self.feature_order or by_column for pair in by_column[name]]
 
     def predict_table(self, frame: Any) -> NDArray[np.float64]:

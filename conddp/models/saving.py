@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from conddp.data.scaling import count_private_features
 from conddp.data.schema import Schema
 from conddp.errors import CondDPError, LedgerError, PrivacyError, SchemaError
 from conddp.features.encoding import Encoding
@@ -185,10 +186,12 @@ def _make_result(record: Mapping[str, Any], folder: Path, old_format: int | None
     encoding = None if record["encoding"] is None else Encoding.from_json(record["encoding"])
     require(encoding is None or encoding.names == schema.public, "'encoding' is of other columns than the schema")
     features = schema.public if encoding is None else encoding.features
-    layout = head.layout(len(features) + has_constant, len(schema.private))
+    layout = head.layout(
+        len(features) + has_constant, count_private_features(schema.private_domains, center=has_constant)
+    )
     parameters = _read_weights(folder, layout, record["weights"])
     loss = LOSSES[record["loss"]]
-    model = FittedModel(head, layout, parameters, has_constant, schema.label_bounds, schema.private_bounds, loss)
+    model = FittedModel(head, layout, parameters, has_constant, schema.label_bounds, schema.private_domains, loss)
     transcript = Transcript.from_json(record["transcript"])
     order = decode(tuple[str, ...], record["feature_order"], "feature_order")
     require(
@@ -197,7 +200,7 @@ def _make_result(record: Mapping[str, Any], folder: Path, old_format: int | None
     )
     diagnostics = Diagnostics.from_json(record["diagnostics"])
     require(
-        len(diagnostics.coefficient_deviations) in (0, len(features) + len(schema.private) + 1),
+        len(diagnostics.coefficient_deviations) in (0, len(features) + len(schema.private_terms) + 1),
         "diagnostics do not list a standard deviation for every coefficient",
     )
     ledger = PrivacyLedger.load(folder / LEDGER)

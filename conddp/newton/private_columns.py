@@ -2,9 +2,11 @@ r"""Rows with private columns, whitened with a noisy release of their second mom
 
 Public rows are whitened exactly, at no cost. Private columns q can be whitened only as accurately as their second
 moments are known. These are released with noise: :math:`\sum_i q_i \bar u_i^\top` and :math:`\sum_i q_i q_i^\top`,
-where :math:`\bar u_i` is the public row clipped to a known length. The component of q along u is then subtracted, and
-the remainder is multiplied by the inverse square root of its estimated covariance. Errors in these estimates do not
-affect privacy, because the estimates only define coordinates.
+where :math:`\bar u_i` is the public row in its directions of largest variance, clipped to a known length. The
+component of q along these directions is then subtracted, and the remainder is multiplied by the inverse square root of
+its estimated covariance. Errors in these estimates do not affect privacy, because the estimates only define
+coordinates. They do affect the fit: with hundreds of directions, the noise in their products with q would add up to
+more than q itself, so only those of largest variance are used.
 """
 
 import math
@@ -14,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp.data.passes import run_pass
+from conddp.data.scaling import PrivateSpan
 from conddp.features.public_rows import DensePass
 from conddp.features.row_weights import RowWeights
 from conddp.features.whitening import WhitenedRows
@@ -23,19 +26,20 @@ from conddp.privacy.release import BoundedSum, Curator
 __all__ = ["Moments", "PrivateRows", "bound_moments", "release_moments"]
 
 ROW_LENGTH = 1.0  # length to which public rows are clipped, in units of the square root of the number of directions
+MOST_DIRECTIONS = 32  # public directions whose products with private columns are released, the constant included
 LEAST_VARIANCE = 0.01  # lower bound on the variance of a private direction; a uniform column has variance 1
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Noisy second moments of private columns.
+    """Noisy second moments of private features.
 
     Parameters
     ----------
-    cross : array of shape (p, k)
-        Mean over records of private column times public direction, with clipped public rows.
+    cross : array of shape (p, m)
+        Mean over records of private feature times each of the first m public directions, with clipped public rows.
     within : array of shape (p, p)
-        Mean over records of private column times private column.
+        Mean over records of private feature times private feature.
     noise_std : float
         Standard deviation of the noise in ``cross`` and on the diagonal of ``within``.
     """
@@ -83,7 +87,7 @@ class PrivateRows:
             Released second moments of the private columns.
         """
         n, k = public.values.shape
-        p = private.shape[1]
+        p, m = moments.cross.shape
         noise_std = moments.noise_std
         cross = moments.cross * moments.cross**2 / (moments.cross**2 + noise_std**2)  # shrink small, noisy entries
         eigenvalues, vectors = np.linalg.eigh(moments.within - cross @ cross.T)
@@ -92,8 +96,8 @@ class PrivateRows:
         values = np.empty((n, k + p))
         values[:, :k] = public.values
         with np.errstate(all="ignore"):
-            values[:, k:] = (private - public.values @ cross.T) @ root
-        matrix = np.block([[public.matrix, -public.matrix @ cross.T @ root], [np.zeros((p, k)), root]])
+            values[:, k:] = (private - public.values[:, :m] @ cross.T) @ root
+        matrix = np.block([[public.matrix, -public.matrix[:, :m] @ cross.T @ root], [np.zeros((p, k)), root]])
         variances = np.concatenate([public.variances, np.ones(p)])
         return cls(values, variances, matrix, public.has_constant, public.weights)
 
@@ -121,31 +125,47 @@ class PrivateRows:
         return int(self.values.shape[1])
 
 
-def bound_moments(row_length: float, private_length: float, neighbouring: Neighbouring) -> float:
+def bound_moments(row_length: float, private_length: float, diameter: float, neighbouring: Neighbouring) -> float:
     r"""Bound the L2 sensitivity of the second moments of private columns.
 
-    With :math:`|q| \le r` and :math:`|\bar u| \le B`, replacing q by q' changes both sums together by at most the
-    square root of :math:`B^2 |q - q'|^2 + |q q^\top - q' q'^\top|^2`. The maximum of this expression is attained when q
-    and q' both have length r and the cosine of the angle between them is :math:`\max(-1, -B^2 / 2 r^2)`. It is
-    :math:`4 r^2 B^2` if :math:`B^2 \ge 2 r^2`, and :math:`2 r^4 + 2 r^2 B^2 + B^4 / 2` otherwise. Setting the
-    contribution of a record to zero changes the sums by at most the square root of :math:`r^2 B^2 + r^4`.
+    Let :math:`|q| \le r`, :math:`|q - q'| \le D` and :math:`|\bar u| \le B`. Replacing q by q' changes both sums
+    together by at most the square root of :math:`B^2 |q - q'|^2 + |q q^\top - q' q'^\top|^2`. Write
+    :math:`a = |q|^2`, :math:`b = |q'|^2` and :math:`t = |q - q'|^2`. The second term is
+    :math:`(a - b)^2 / 2 + (a + b) t - t^2 / 2`, which is convex in (a, b). For a given :math:`t = r^2 x^2` it is
+    therefore largest at an extreme point of the possible (a, b). Either both vectors have length r, or they are
+    collinear and one of them has length r. It is then :math:`r^4 x^2 \max(2 - x^2 / 2, (2 - x)^2)`. Together with the
+    first term, this increases in x up to :math:`x^2 = \min(4, 2 + B^2 / r^2)` and decreases from there, so the bound is
+    attained at the smaller of this x and :math:`D / r`. Setting the contribution of a record to zero changes the sums
+    by at most the square root of :math:`r^2 B^2 + r^4`.
+
+    Parameters
+    ----------
+    row_length : float
+        Largest length B of a public row.
+    private_length : float
+        Largest length r of the private features of a record.
+    diameter : float
+        Largest distance D between the private features of two records. Values above 2r have no effect.
+    neighbouring : Neighbouring
+        Neighbouring relation.
 
     Examples
     --------
-    >>> bound_moments(2.0, 1.0, Neighbouring.REPLACE), bound_moments(0.0, 1.0, Neighbouring.ZERO_OUT)
+    >>> bound_moments(2.0, 1.0, 2.0, Neighbouring.REPLACE), bound_moments(0.0, 1.0, 2.0, Neighbouring.ZERO_OUT)
     (4.0, 1.0)
     """
+    B, r = row_length, private_length
     if neighbouring is Neighbouring.ZERO_OUT:
-        return math.hypot(private_length * row_length, private_length**2)
-    cosine = max(-1.0, -(row_length**2) / (2 * private_length**2))
-    return private_length * math.sqrt(2 * row_length**2 * (1 - cosine) + 2 * private_length**2 * (1 - cosine**2))
+        return math.hypot(r * B, r**2)
+    x = min(diameter / r, 2.0, math.sqrt(2 + (B / r) ** 2))
+    return r * x * math.sqrt(B**2 + r**2 * max(2 - x**2 / 2, (2 - x) ** 2))
 
 
 @np.errstate(all="ignore")  # warnings must not depend on private values
 def release_moments(
     public: WhitenedRows,
     private: NDArray[np.float64],
-    largest: NDArray[np.float64],
+    span: PrivateSpan,
     *,
     mu: float,
     neighbouring: Neighbouring,
@@ -165,9 +185,9 @@ def release_moments(
     public : WhitenedRows
         Whitened rows of the public columns.
     private : array of shape (n, p)
-        Private columns, clamped and scaled by their declared bounds.
-    largest : array of shape (p,)
-        Largest absolute value of each private column, from the declared bounds.
+        Private features, scaled by the declared bounds and categories.
+    span : PrivateSpan
+        How far the private features of a record can reach.
     mu : float
         Sensitivity divided by the standard deviation of the noise.
     neighbouring : Neighbouring
@@ -175,9 +195,9 @@ def release_moments(
     curator : Curator
         Curator through which the moments are released.
     """
-    k, p = public.values.shape[1], private.shape[1]
-    if len(largest) != p:
-        raise ValueError(f"{p} private columns need as many bounds, got {len(largest)}.")
+    k, p = min(public.num_directions, MOST_DIRECTIONS), private.shape[1]
+    if span.num_features != p:
+        raise ValueError(f"{p} private features need the span of as many, got {span.num_features}.")
     length = ROW_LENGTH * math.sqrt(k)
 
     weights, total = public.weights, public.total_weight
@@ -185,12 +205,13 @@ def release_moments(
     def sum_block(
         span: slice, rows: NDArray[np.float64], block: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        cut = np.minimum(1.0, length / np.maximum(np.sqrt((rows**2).sum(axis=1)), 1e-12))
+        first = rows[:, :k]
+        cut = np.minimum(1.0, length / np.maximum(np.sqrt((first**2).sum(axis=1)), 1e-12))
         scaled = block if weights is None else block * weights.values[span, None]
-        return (scaled * cut[:, None]).T @ rows, scaled.T @ block
+        return (scaled * cut[:, None]).T @ first, scaled.T @ block
 
     cross, within = run_pass(sum_block, public.values, private)
-    sensitivity = bound_moments(length, float(np.sqrt(largest @ largest)), neighbouring)
+    sensitivity = bound_moments(length, span.length, span.diameter, neighbouring)
     sensitivity *= 1.0 if weights is None else max(1.0, weights.largest_total)
     sums = BoundedSum(np.concatenate([cross.ravel(), within.ravel()]), sensitivity, "second moments of private columns")
     noisy = curator.release_gaussian(sums, noise_std=sensitivity / mu)

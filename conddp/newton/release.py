@@ -5,7 +5,7 @@ With whitened rows :math:`u_i` and residuals :math:`r_i = y_i - \theta^\top u_i`
 .. math:: \Big(\sum_i \psi_i\, g \circ u_i,\; \tfrac{h c}{w^2} \sum_i \min(r_i^2, w^2)\Big) + N(0, \sigma^2 I), \qquad
    \psi_i = \mathrm{clamp}\big(r_i,\, \pm c / \|g \circ u_i\|\big)
 
-If units have several records, record i is multiplied by its weight :math:`a_i` in both sums.
+If units have several records or the user gave weights, record i is multiplied by its weight :math:`a_i` in both sums.
 """
 
 import math
@@ -90,6 +90,7 @@ class _PublicFacts:
     farthest: float
     magnitudes: Vector  # for the bound on rounding errors
     distances: tuple[Vector, ...]  # between the ends of each clamped residual, block by block
+    alone: float = 0.0  # largest move of both sums by one record, with its weight
     curvature: Vector | float = 0.0
     weight_sampled: float = 0.0
 
@@ -99,6 +100,7 @@ class _PublicFacts:
             float(farthest),
             self.magnitudes + other.magnitudes,
             self.distances + other.distances,
+            float(np.maximum(self.alone, other.alone)),
             self.curvature + other.curvature,
             self.weight_sampled + other.weight_sampled,
         )
@@ -140,7 +142,8 @@ def release_residuals(
         :func:`~conddp.features.unit_moves.bound_largest_move` bounds. The second sum moves by at most
         :math:`h c \sum_{i \in u} a_i`, because every term lies between 0 and :math:`h c\, a_i`. The sensitivity is the
         maximum over units of the length of both moves together. With private rows the first sum moves by at most
-        2 ``clip_norm`` (or ``clip_norm``) times :math:`\sum_{i \in u} a_i`.
+        2 ``clip_norm`` (or ``clip_norm``) times :math:`\sum_{i \in u} a_i`. Records that have weights and are
+        protected on their own are units of one record.
 
         Rows that are too large for memory (:class:`~conddp.features.grouped_rows.GroupedRows`) are summed in terms of
         their columns, and the sum is multiplied by the whitening matrix once. Rounding errors of the sum, and of the
@@ -185,7 +188,9 @@ def release_residuals(
         farthest = facts.farthest if facts.farthest <= most else most  # also if it is NaN
         curvature = passing.finish_squares(np.asarray(facts.curvature)) / facts.weight_sampled
         rounding = passing.bound_rounding(facts.magnitudes)
-        if weights is not None:
+        if weights is not None and weights.units.largest == 1:
+            together = facts.alone
+        elif weights is not None:
             distances = np.concatenate(facts.distances) * weights.values
             beside = query.square_weight * query.clip_norm * weights.unit_totals
             together = rows.bound_unit_move(distances, query.direction_weights, beside=beside)
@@ -258,14 +263,17 @@ class _Residuals:
         lowest, highest = np.clip(low, -self.limits, self.limits), np.clip(high, -self.limits, self.limits)
         largest = np.maximum(np.abs(lowest), np.abs(highest))
         distances = highest - lowest if neighbouring is Neighbouring.REPLACE else largest
-        farthest = float((distances * self.norms).max())
+        moves, alone = distances * self.norms, 0.0
+        farthest, kept = float(moves.max()), tuple[Vector, ...]()
         weights = np.ones(len(largest)) if self.weights is None else self.weights
         magnitudes = self.passing.sum_magnitudes(self.span, largest * weights)
-        kept = () if self.weights is None else (distances,)
+        if self.weights is not None:
+            kept = (distances,)
+            alone = float((np.hypot(moves, self.query.square_weight * self.query.clip_norm) * weights).max())
         if not with_curvature:
-            return _PublicFacts(farthest, magnitudes, kept)
+            return _PublicFacts(farthest, magnitudes, kept, alone)
         left = (2 * ndtr(self.limits / self.query.residual_std) - 1) * loss.curvature(self.predicted)
         if self.weights is not None:
             left = left * self.weights
         curvature = self.passing.sum_squares(self.span, left)
-        return _PublicFacts(farthest, magnitudes, kept, curvature, float(weights.sum()))
+        return _PublicFacts(farthest, magnitudes, kept, alone, curvature, float(weights.sum()))

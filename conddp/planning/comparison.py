@@ -10,12 +10,11 @@ import numpy as np
 
 from conddp._validate import one_of, positive, positive_integer
 from conddp.algorithms import ALGORITHMS, NonPrivate
-from conddp.bounds import Bounds
-from conddp.data.parts import PublicFeatures
+from conddp.data.parts import Domain, PublicFeatures
 from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.errors import CondDPError, NotCalibrated, PrivacyError, SchemaError
-from conddp.heads import HEADS
+from conddp.heads import HEADS, Linearity
 from conddp.labels.simulation import FAMILIES, simulate
 from conddp.planning.budgets import DELTA, EPSILONS
 from conddp.planning.runner import ProgressCallback, run_cells
@@ -28,7 +27,11 @@ from conddp.stored import decode, require
 __all__ = ["Comparison", "compare_algorithms"]
 
 MOST_RECORDS = 50_000
+MOST_RECORDS_NONLINEAR = 10_000  # such heads take longer to fit
 CANDIDATES = ("auto", "cond-dp", "switch-cond-dp", "dpsgd", "one-shot", "rr-on-bins", "weighted-llp", "mean")
+SAME = 0.005  # logarithm of a ratio of errors that makes no difference to anybody
+# With a head that is not linear in the columns these train by thousands of gradient steps, half a minute a fit.
+SLOW_IF_NONLINEAR = ("cond-dp", "switch-cond-dp", "dpsgd", "rr-on-bins")
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,18 @@ class Comparison:
         """Geometric mean of the errors of the mean alone."""
         return _geometric_mean(self.constant)
 
+    def is_tie(self, one: str, other: str, epsilon: float) -> bool:
+        """Whether two algorithms cannot be told apart at one of the budgets.
+
+        Their errors are compared on the same simulated labels. A mean difference below half a percent, or below two
+        standard errors of the difference, is a tie.
+        """
+        place = self.epsilons.index(epsilon)
+        pairs = zip(self.errors[one][place], self.errors[other][place], strict=True)
+        ratios = np.array([math.log(first / second) for first, second in pairs])
+        spread = float(ratios.std(ddof=1)) / math.sqrt(len(ratios)) if len(ratios) > 1 else 0.0
+        return abs(float(ratios.mean())) <= max(SAME, 2 * spread)
+
     def rank(self, epsilon: float) -> list[tuple[str, float]]:
         """Algorithms with their mean errors at one of the budgets, the best first."""
         place = self.epsilons.index(epsilon)
@@ -119,7 +134,7 @@ class Comparison:
             1 <= comparison.num_simulated <= comparison.num_records and min(counts) >= 0,
             "the numbers of records and columns of the comparison contradict each other",
         )
-        require(0 < comparison.delta < 1, "'comparison.delta' must lie between 0 and 1")
+        require(0 <= comparison.delta < 1, "'comparison.delta' must lie between 0 and 1")
         epsilons = comparison.epsilons
         require(
             len(epsilons) > 0 and list(epsilons) == sorted(set(epsilons)) and epsilons[0] > 0,
@@ -164,7 +179,7 @@ class _Setting:
     """What all cells share."""
 
     public: PublicFeatures
-    private: Mapping[str, Bounds]
+    private: Mapping[str, Domain]
     algorithms: tuple[str, ...]
     head: str
     delta: float
@@ -175,8 +190,8 @@ class _Setting:
 def compare_algorithms(
     public_features: PublicFeatures,
     *,
-    private: Mapping[str, Bounds] | None = None,
-    algorithms: Sequence[str] = CANDIDATES,
+    private: Mapping[str, Domain] | None = None,
+    algorithms: Sequence[str] | None = None,
     head: str = "linear",
     epsilons: Sequence[float] = EPSILONS,
     delta: float = DELTA,
@@ -196,15 +211,16 @@ def compare_algorithms(
     public_features : PublicFeatures
         The features.
     private : mapping, optional
-        Declared ranges of the private columns, by name.
-    algorithms : sequence of str
-        By name; those that cannot be used here are skipped, and the result says why.
+        Declared ranges or categories of the private columns, by name.
+    algorithms : sequence of str, optional
+        By name; those that cannot be used here are skipped, and the result says why. If None, all that are fast with
+        this head.
     head : str
         The model, by name.
     epsilons : sequence of float
         Budgets.
     delta : float
-        Of every fit.
+        Of every fit. With 0, algorithms that need more are skipped.
     neighbouring : Neighbouring
         The relation.
     num_draws : int
@@ -220,17 +236,21 @@ def compare_algorithms(
         raise SchemaError("labels can be simulated for two records or more, but there is one.")
     for epsilon in epsilons:
         positive(epsilon=epsilon)
+    one_of(HEADS, head=head)
+    left_out = {} if algorithms is not None else list_slow(CANDIDATES, head)
+    algorithms = [name for name in CANDIDATES if name not in left_out] if algorithms is None else algorithms
     for name in algorithms:
         one_of(ALGORITHMS, algorithm=name)
-    one_of(HEADS, head=head)
-    check_delta(delta)
-    refuse_large_delta(delta)
-    warn_about_delta(delta, len(public_features))
+    if delta != 0:
+        check_delta(delta)
+        refuse_large_delta(delta)
+        warn_about_delta(delta, len(public_features))
     positive_integer(num_draws=num_draws)
     algorithms, epsilons = tuple(dict.fromkeys(algorithms)), tuple(sorted(set(map(float, epsilons))))
     if units is not None and len(units) != len(public_features):
         raise SchemaError(f"units are of {len(units)} records, but there are {len(public_features)}.")
-    sample, sampled_units = _sample(public_features, units)
+    linear = HEADS[head].linear_in is Linearity.COLUMNS
+    sample, sampled_units = _sample(public_features, units, MOST_RECORDS if linear else MOST_RECORDS_NONLINEAR)
     setting = _Setting(sample, dict(private or {}), algorithms, head, delta, neighbouring, sampled_units)
     skipped = dict(_list_unusable(setting))
     usable = tuple(name for name in algorithms if name not in skipped)
@@ -247,6 +267,7 @@ def compare_algorithms(
     }
     if not errors:
         raise PrivacyError(f"no algorithm of {list(algorithms)} can be used here: {' '.join(skipped.values())}")
+    skipped |= left_out
     return Comparison(
         len(public_features),
         public_features.shape[1],
@@ -264,17 +285,25 @@ def compare_algorithms(
     )
 
 
-def _sample(public_features: PublicFeatures, units: Units | None) -> tuple[PublicFeatures, Units | None]:
+def list_slow(algorithms: Sequence[str], head: str) -> dict[str, str]:
+    """Algorithms that take minutes with this head, and are therefore tried only if they are asked for, with why."""
+    if HEADS[head].linear_in is Linearity.COLUMNS:
+        return {}
+    reason = f"left out, because it takes thousands of gradient steps to train a {head} head. Name it in algorithms."
+    return {name: reason for name in algorithms if name in SLOW_IF_NONLINEAR}
+
+
+def _sample(public_features: PublicFeatures, units: Units | None, at_most: int) -> tuple[PublicFeatures, Units | None]:
     """Enough records to tell algorithms apart; whole units, if there are any."""
     n = len(public_features)
-    if n <= MOST_RECORDS:
+    if n <= at_most:
         return public_features, units
     rng = np.random.default_rng(0)
     if units is None:
-        chosen = np.sort(rng.choice(n, MOST_RECORDS, replace=False))
+        chosen = np.sort(rng.choice(n, at_most, replace=False))
         return public_features[chosen], None
     taken = rng.permutation(units.num_units)
-    taken = taken[: max(1, np.searchsorted(np.cumsum(units.sizes[taken]), MOST_RECORDS, side="right"))]
+    taken = taken[: max(1, np.searchsorted(np.cumsum(units.sizes[taken]), at_most, side="right"))]
     chosen = np.flatnonzero(np.isin(units.codes, taken))
     return public_features[chosen], units[chosen]
 
@@ -289,6 +318,9 @@ def _list_unusable(setting: _Setting) -> Iterator[tuple[str, str]]:
         unit=None if setting.units is None else setting.units.name,
     )
     for name in setting.algorithms:
+        if setting.delta == 0 and (ALGORITHMS[name].needs_delta or (name == "auto" and setting.private)):
+            yield name, "it needs a delta above 0."
+            continue
         try:
             ALGORITHMS[name].check(schema, HEADS[setting.head], setting.neighbouring)
         except (CondDPError, ValueError) as error:

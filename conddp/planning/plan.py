@@ -1,17 +1,18 @@
 """Plans: how well a private model will do, estimated before any label is read."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from conddp._validate import positive
+from conddp._validate import one_of, positive
 from conddp.data.parts import PublicFeatures
 from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.errors import SchemaError
 from conddp.features.encoding import Encoding
+from conddp.heads import HEADS
 from conddp.planning.budgets import DELTA, EPSILONS
-from conddp.planning.comparison import Comparison, compare_algorithms
+from conddp.planning.comparison import Comparison, compare_algorithms, list_slow
 from conddp.planning.runner import ProgressCallback
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
@@ -20,7 +21,7 @@ from conddp.theory.design import Design
 
 __all__ = ["Plan", "make_plan"]
 
-ALGORITHMS = ("auto", "cond-dp", "dpsgd", "rr-on-bins", "mean")
+CANDIDATES = ("auto", "cond-dp", "dpsgd", "rr-on-bins", "mean")
 CLOSE = 1.02  # an algorithm that is better than the default by this factor is recommended instead
 GOOD = 1.05  # times the error of least squares without privacy
 
@@ -81,7 +82,9 @@ class Plan:
         ranked = self.comparison.rank(self.epsilon)
         errors = dict(ranked)
         best, error = ranked[0]
-        return "auto" if "auto" in errors and errors["auto"] < CLOSE * error else best
+        if "auto" in errors and (errors["auto"] < CLOSE * error or self.comparison.is_tie("auto", best, self.epsilon)):
+            return "auto"
+        return best
 
     @property
     def recommendation(self) -> str:
@@ -99,10 +102,16 @@ class Plan:
             f"{constant:.3f} times."
         )
         others = {other: value for other, value in errors.items() if other not in (name, "mean")}
-        if others:
+        equals = [
+            other for other in others if others[other] < error or self.comparison.is_tie(name, other, self.epsilon)
+        ]
+        if equals:
+            *before, last = (f"'{other}', at {others[other]:.3f} times" for other in equals)
+            listed = f"{', '.join(before)}, and {last}" if before else last
+            yield f"A tie: {listed}, {'do' if before else 'does'} as well on these simulated labels."
+        elif others:
             runner_up = min(others, key=lambda other: others[other])
-            comes = "does as well, at" if others[runner_up] < error else "comes next, at"
-            yield f"'{runner_up}' {comes} {others[runner_up]:.3f} times."
+            yield f"'{runner_up}' comes next, at {others[runner_up]:.3f} times."
         if error > 0.97 * constant:
             yield (
                 "That is no better than the mean: at this budget there are too few records for a model. More records, "
@@ -159,7 +168,7 @@ def make_plan(
     *,
     epsilon: float = 1.0,
     delta: float = DELTA,
-    algorithms: Sequence[str] = ALGORITHMS,
+    algorithms: Sequence[str] | None = None,
     head: str = "linear",
     neighbouring: Neighbouring = Neighbouring.REPLACE,
     num_draws: int = 1,
@@ -181,7 +190,9 @@ def make_plan(
         Roles and declared bounds of all columns.
     epsilon, delta : float
         Budget of the planned fit. Other epsilons are tried too.
-    algorithms, head, neighbouring, num_draws, num_workers, callback
+    algorithms : sequence of str, optional
+        By name. If None, the default and the usual rivals, without those that are slow with this head.
+    head, neighbouring, num_draws, num_workers, callback
         As in :func:`~conddp.planning.comparison.compare_algorithms`.
     units : Units, optional
         Units of the records. Required if the schema has a unit column, because a plan for single records would promise
@@ -195,9 +206,12 @@ def make_plan(
             f"the schema has unit={schema.unit!r}, but the plan was given "
             f"{'no units' if units is None else repr(units)}. Pass the column as units=Units.of(...)."
         )
+    one_of(HEADS, head=head)
+    left_out = {} if algorithms is not None else list_slow(CANDIDATES, head)
+    algorithms = [name for name in CANDIDATES if name not in left_out] if algorithms is None else algorithms
     comparison = compare_algorithms(
         public_features,
-        private=dict(zip(schema.private, schema.private_bounds, strict=True)),
+        private=dict(zip(schema.private, schema.private_domains, strict=True)),
         algorithms=algorithms,
         head=head,
         epsilons=(*EPSILONS, epsilon),
@@ -208,4 +222,5 @@ def make_plan(
         callback=callback,
         units=units,
     )
+    comparison = replace(comparison, skipped={**comparison.skipped, **left_out})
     return Plan(schema, float(epsilon), Design.of(public_features), comparison, encoding)

@@ -97,21 +97,21 @@ def run_cells(
         if store and stored is not None:
             results[cell] = store.decode(stored)
     missing = sorted((cell for cell in cells if cell not in results), key=lambda cell: -cell.work)
-    clock = _Clock(sum(cell.work for cell in missing))
+    num_workers = min(num_workers or _count_cores(), max(len(missing), 1))
+    clock = _Clock(sum(cell.work for cell in missing), num_workers)
 
-    def finish(cell: CellT, result: ResultT) -> None:
+    def finish(cell: CellT, result: ResultT, seconds: float) -> None:
         if store:
             store.cache.put(keys[cell], store.encode(result))
         results[cell] = result
         if callback is not None:
-            callback(len(results), len(cells), clock.left(cell.work))
+            callback(len(results), len(cells), clock.left(cell.work, seconds))
 
     if callback is not None:
         callback(len(results), len(cells), 0.0 if not missing else math.nan)
-    num_workers = min(num_workers or _count_cores(), max(len(missing), 1))
     if num_workers == 1:
         for cell in missing:
-            finish(cell, compute(cell))
+            finish(cell, *_time(compute, cell))
         return results
     pool = ProcessPoolExecutor(
         num_workers, mp_context=get_context("spawn"), initializer=_start_worker, initargs=(os.getpid(), compute)
@@ -120,7 +120,7 @@ def run_cells(
         with _interrupts_held_back():  # workers that are still starting cannot handle them
             waiting = {pool.submit(_compute, cell): cell for cell in missing}
         for future in as_completed(waiting):
-            finish(waiting[future], future.result())
+            finish(waiting[future], *future.result())
     except BaseException as error:
         workers = list((pool._processes or {}).values())  # before shutdown forgets them
         for process in workers:
@@ -151,21 +151,35 @@ def _interrupts_held_back() -> Iterator[None]:
 
 
 class _Clock:
-    """How long the rest will take, from the work that is done."""
+    """How long the rest will take, from the seconds that finished cells took in their workers.
 
-    def __init__(self, work: float) -> None:
-        self.work, self.done, self.started = work, 0.0, time.monotonic()
+    Waiting for workers to start is left out. Cells that other workers are at count as half done.
+    """
 
-    def left(self, done: float) -> float:
-        self.done += done
-        return (time.monotonic() - self.started) * (self.work - self.done) / self.done if self.done else math.nan
+    def __init__(self, work: float, num_workers: int) -> None:
+        self.work, self.num_workers = work, num_workers
+        self.done, self.seconds, self.num_cells = 0.0, 0.0, 0
+
+    def left(self, done: float, seconds: float) -> float:
+        self.done, self.seconds, self.num_cells = self.done + done, self.seconds + seconds, self.num_cells + 1
+        if not self.done:
+            return math.nan
+        running = (self.num_workers - 1) / 2 * self.done / self.num_cells
+        return self.seconds / self.done * max(0.0, self.work - self.done - running) / self.num_workers
 
 
 _compute_in_worker: Callable[[Any], Any]  # set where a worker process starts
 
 
-def _compute(cell: Any) -> Any:
-    return _compute_in_worker(cell)
+def _compute(cell: Any) -> tuple[Any, float]:
+    return _time(_compute_in_worker, cell)
+
+
+def _time(compute: Callable[[CellT], ResultT], cell: CellT) -> tuple[ResultT, float]:
+    """The result of a cell, and the seconds that it took."""
+    started = time.monotonic()
+    result = compute(cell)
+    return result, time.monotonic() - started
 
 
 def _start_worker(parent: int, compute: Callable[[Any], Any]) -> None:

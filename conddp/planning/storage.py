@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from conddp.errors import SchemaError
+from conddp.errors import SchemaError, refuse_existing
 from conddp.planning.comparison import Comparison
 from conddp.planning.plan import Plan
 from conddp.stored import parse_json, read_bytes
@@ -16,8 +16,7 @@ KINDS: dict[str, type[Plan] | type[Comparison]] = {"conddp_plan": Plan, "conddp_
 
 def save_record(record: Plan | Comparison, path: Path, *, overwrite: bool = False) -> None:
     """Write a plan or a comparison to a JSON file."""
-    if path.exists() and not overwrite:
-        raise SchemaError(f"'{path}' exists already. Name another file, or pass overwrite=True.")
+    refuse_existing(path, overwrite=overwrite)
     kind = next(name for name, each in KINDS.items() if isinstance(record, each))
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {kind: FORMAT_VERSION, **record.to_json()}

@@ -15,6 +15,7 @@ from conddp.privacy.composition import check_cost, compute_delta, describe_trans
 from conddp.privacy.events import check_event, expect_event, make_gaussian_event, make_pure_event, make_run_event
 from conddp.privacy.fingerprint import Fingerprint
 from conddp.privacy.guarantee import Guarantee
+from conddp.privacy.joint_guarantee import JointGuarantee
 from conddp.privacy.ledger import LedgerEntry, PrivacyLedger, Receipt
 from conddp.privacy.locked import Locked
 from conddp.privacy.neighbouring import Neighbouring
@@ -39,6 +40,7 @@ __all__ = [
     "GaussianRelease",
     "Guarantee",
     "JointCost",
+    "JointGuarantee",
     "LedgerEntry",
     "Locked",
     "Neighbouring",

@@ -40,9 +40,13 @@ class Guarantee:
         records.
     num_units, records_per_unit : int
         Number of units, and the largest number of training records of a unit; 0 without units.
+    category_columns : tuple of str
+        Names of the private columns that have declared categories instead of a range.
     remark : str
         What cannot be checked of a model that was saved in an old format, and how its noise was drawn. The text starts
         with it. Empty for every new fit.
+    weighted : bool
+        Whether the records had weights, which are treated as public.
     """
 
     budget: PrivacyBudget
@@ -58,7 +62,9 @@ class Guarantee:
     unit: str = ""
     num_units: int = 0
     records_per_unit: int = 0
+    category_columns: tuple[str, ...] = ()
     remark: str = ""
+    weighted: bool = False
 
     @property
     def epsilon(self) -> float:
@@ -106,9 +112,12 @@ class Guarantee:
         if self.unit:
             differ = f"the {what} of all records with one value of '{self.unit}'"
         if self.neighbouring is Neighbouring.REPLACE:
+            within, others = "declared ranges", "values outside are clamped"
+            if self.category_columns:
+                within, others = "declared ranges and categories", "others are clamped or count as none of them"
             return (
-                f"Neighbouring data sets differ in {differ}, replaced by any other values within the "
-                "declared ranges (values outside are clamped)."
+                f"Neighbouring data sets differ in {differ}, replaced by any other values within the {within} "
+                f"({others})."
             )
         return (
             f"This holds under the weaker ZERO_OUT relation: neighbouring data sets differ in {differ}, "
@@ -120,8 +129,10 @@ class Guarantee:
         more = f" and {len(self.public_columns) - 6} more" if len(self.public_columns) > 6 else ""
         public = f"the public columns {columns}{more}, " if self.public_columns else ""
         public += f"the values of '{self.unit}', " if self.unit else ""
+        public += "the weights of the records, " if self.weighted else ""
         return (
-            f"Not covered: {public}the number of records and the declared ranges, which are treated as public; "
+            f"Not covered: {public}the number of records and the declared ranges"
+            f"{' and categories' if self.category_columns else ''}, which are treated as public; "
             "what was done to the table before the fit, such as scaling or encoding by private values; other releases "
             "from the same data, whose cost a shared ledger adds up; choices made by looking at private values, such "
             "as tuning on them; and attacks on timing."

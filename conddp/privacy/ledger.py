@@ -120,6 +120,7 @@ class PrivacyLedger:
 
     def write_copy(self, path: str | Path) -> None:
         """Write a read-only copy to a file. The copy cannot be spent from, since two ledgers would count separately."""
+        self._refresh()
         header = replace(self._header(), is_copy=True)
         create_file(Path(path), [header.to_json(), *(entry.to_json() for entry in self._entries)])
 
@@ -146,14 +147,15 @@ class PrivacyLedger:
         return tuple(self._entries)
 
     def _refresh(self) -> None:
-        """Read entries that other processes have written."""
-        if self._file is not None and not self.is_copy:
+        """Read entries that other handles or processes have written, if the file has changed."""
+        if self._file is not None and not self.is_copy and self._file.has_changed:
             with self._lock:
                 self._read()
 
     @property
     def num_unchained(self) -> int:
         """Number of entries from before the hash chain, written by versions that had none; 0 for new ledgers."""
+        self._refresh()
         return 0 if self._file is None else self._file.num_unchained
 
     @property
@@ -165,6 +167,7 @@ class PrivacyLedger:
     @property
     def plain_sum(self) -> PrivacyBudget:
         """Sum of all costs, by basic composition: an upper bound that needs no knowledge of the mechanisms."""
+        self._refresh()
         return sum((entry.cost for entry in self._entries), PrivacyBudget(0.0, 0.0))
 
     @property

@@ -88,11 +88,24 @@ class LedgerFile:
         self._chain = Chain()
         self._identity = ""
         self._seen: Witness | None = None
+        self._state: tuple[int, ...] = ()
 
     @property
     def num_unchained(self) -> int:
         """Number of entries from before the chain."""
         return max(0, self._chain.num_bare - 1)
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the file has changed since it was last read, by its size and time. Nothing is spent on this alone."""
+        return not self._state or self._state != self._describe()
+
+    def _describe(self) -> tuple[int, ...]:
+        try:
+            found = self.path.stat()
+        except OSError:  # reading it raises with an explanation
+            return ()
+        return found.st_ino, found.st_size, found.st_mtime_ns
 
     def create(self, header: Header) -> None:
         """Write a new file with a header and no entry."""
@@ -121,6 +134,7 @@ class LedgerFile:
         LedgerError
             If the file is damaged, was changed, or has lost entries.
         """
+        state = self._describe()  # before the first byte is read, so that no later change is overlooked
         chain = read_chain(self.path, newest=FORMAT_VERSION)
         header, entries = self._decode(chain)
         stored = None if header.is_copy else Witness.load(header.identity)
@@ -143,6 +157,7 @@ class LedgerFile:
                 raise LedgerError(f"the ledger '{self.path}' {fate} {since}. {RESTORE}")
         self._chain, self._identity = chain, header.identity
         self._seen = Witness(len(chain.lines), chain.digest)
+        self._state = state
         return header, entries
 
     def append(self, file: IO[bytes], entry: LedgerEntry) -> None:

@@ -1,6 +1,9 @@
 """Sections about columns: their roles, and what the public ones look like."""
 
-from conddp.data.column import Role
+import numpy as np
+
+from conddp.categories import Categories
+from conddp.data.column import Column, Kind, Role
 from conddp.data.schema import Schema
 from conddp.features.encoding import Encoding
 from conddp.report.document import (
@@ -22,14 +25,15 @@ def describe_columns(schema: Schema, encoding: Encoding | None = None) -> Sectio
     """Roles and declared ranges, and how public columns are encoded."""
     roles = {Role.LABEL: "the label, private", Role.PRIVATE: "private", Role.PUBLIC: "public"}
     protected = tuple(
-        (column.name, roles[column.role], f"{column.bounds.low:g} to {column.bounds.high:g}")
+        (column.name, roles[column.role], _describe_domain(column))
         for column in schema.columns
-        if column.bounds is not None
+        if column.role is not Role.PUBLIC
     )
+    declared = "declared range or categories" if schema.category_columns else "declared range"
     return Section(
         "What is public and what is not",
         (
-            Table("Protected columns", ("column", "role", "declared range"), protected, num_text=3),
+            Table("Protected columns", ("column", "role", declared), protected, num_text=3),
             Text(
                 f"Public columns, taken to be known to everyone: {join(schema.public, most=40)}. "
                 "The number of records and the declared ranges are public too."
@@ -42,9 +46,20 @@ def describe_columns(schema: Schema, encoding: Encoding | None = None) -> Sectio
     )
 
 
+def _describe_domain(column: Column) -> str:
+    domain = column.domain
+    if isinstance(domain, Categories):
+        return join(domain.names, most=40)
+    if column.kind is Kind.DATE:
+        low, high = (np.datetime64(int(day), "D") for day in (domain.low, domain.high))
+        return f"{low} to {high}"
+    return f"{domain.low:g} to {domain.high:g}"
+
+
 def _describe_encoding(encoding: Encoding) -> Table:
     rows = tuple((each.column, each.kind.value, f"{len(each.features):,}", each.remark) for each in encoding.columns)
-    return Table("How public columns became features", ("column", "kind", "features", "what was done"), rows, num_text=4)
+    heads = ("column", "kind", "features", "what was done")
+    return Table("How public columns became features", heads, rows, num_text=4)
 
 
 def _describe_unit(schema: Schema) -> str:

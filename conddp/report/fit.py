@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from conddp.categories import Categories
+from conddp.data.scaling import private_unit
 from conddp.heads.head import Linearity
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.evidence import check_evidence
@@ -118,8 +120,8 @@ def _describe_guarantee(guarantee: Guarantee) -> Section:
         its, values = "their", "these records have"
     plain = (
         f"Take {record}, and let {its} {whose} be anything else within the "
-        f"declared ranges. The chance of ending up with this model, or with any group of models, would have changed by "
-        f"a factor of at most {amount}"
+        f"declared ranges{' and categories' if guarantee.category_columns else ''}. The chance of ending up with this "
+        f"model, or with any group of models, would have changed by a factor of at most {amount}"
         + (f", up to an extra chance of {delta:g}." if delta else ".")
         + f" Someone who knows everything except which of two equally likely values {values}, and then sees "
         f"the model, will be right with a chance of at most {certain} %."
@@ -279,7 +281,7 @@ def _describe_model(saved: FitResult) -> Section:
         count = f"{model.layout.size:,} parameters"
         return Section("The model", (Text(f"{model.head!r} with {count}. Its weights are in the model's folder."),))
     public, private, intercept = model.compute_linear_coefficients()
-    names = (*saved.features, *schema.private, "intercept")
+    names = (*saved.features, *schema.private_terms, "intercept")
     values = (*public.tolist(), *private.tolist(), intercept)
     deviations = diagnostics.coefficient_deviations
     heads = ("feature", "coefficient", *(["standard deviation"] if deviations else []))
@@ -288,6 +290,9 @@ def _describe_model(saved: FitResult) -> Section:
         for place, (name, value) in enumerate(zip(names, values, strict=True))
     )
     blocks: list[Block] = [Table("Coefficients, in the label's units per unit of the column", heads, rows)]
+    if schema.category_columns:
+        zero = " and sum to zero" if model.has_constant else ""
+        blocks.append(Text(f"Effects of the levels of a private category are in the label's units{zero}."))
     if not deviations:
         return Section("The model", tuple(blocks))
     blocks.append(
@@ -299,7 +304,9 @@ def _describe_model(saved: FitResult) -> Section:
     )
     if design is None:
         return Section("The model", tuple(blocks))
-    units = (*design.deviations, *(bounds.width / math.sqrt(12) for bounds in model.private_bounds))
+    units = [*design.deviations]
+    for domain in model.private_domains:
+        units += [1.0] * len(domain) if isinstance(domain, Categories) else [private_unit(domain)]
     effects = [(names[place], values[place] * unit, deviations[place] * unit) for place, unit in enumerate(units)]
     effects = [effect for effect in effects if math.isfinite(effect[1]) and math.isfinite(effect[2])]
     largest = sorted(effects, key=lambda effect: -abs(effect[1]))[:MOST_COEFFICIENTS]

@@ -20,7 +20,7 @@ def report_plan(plan: Plan) -> Document:
     """Report of a plan, for which no label was read."""
     bounds, design = plan.schema.label.bounds, plan.design
     assert bounds is not None  # Column has made sure
-    rows = tuple(tuple(show(value) for value in line) for line in plan.expect_noise())
+    rows = () if not plan.comparison.delta else tuple(tuple(map(show, line)) for line in plan.expect_noise())
     theory = Section(
         "Noise of one release, from theory",
         (
@@ -40,16 +40,13 @@ def report_plan(plan: Plan) -> Document:
             ),
         ),
     )
-    if plan.schema.unit is not None:
-        theory = Section(  # the noise of one release depends on the units, which a design does not know
-            theory.title,
-            (
-                Text(
-                    "Left out: the formula is for single records, and the plan is for all records with one value of "
-                    f"'{plan.schema.unit}'."
-                ),
-            ),
-        )
+    reason = ""
+    if plan.schema.unit is not None:  # the noise of one release depends on the units, which a design does not know
+        reason = f"single records, and the plan is for all records with one value of '{plan.schema.unit}'"
+    elif not plan.comparison.delta:
+        reason = "Gaussian noise, which cannot give delta = 0"
+    if reason:
+        theory = Section(theory.title, (Text(f"Left out: the formula is for {reason}."),))
     return Document(
         f"Plan for a private model of '{plan.schema.label.name}'",
         f"Made from {len(plan.design.columns)} public columns of {plan.design.num_records:,} records. No label and no "

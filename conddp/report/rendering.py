@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from conddp.errors import SchemaError
+from conddp.errors import SchemaError, refuse_existing
 from conddp.report.charts import MOST_MARKERS, name_style, render_chart, render_dots, render_marker
 from conddp.report.document import (
     Block,
@@ -36,8 +36,7 @@ def write_report(document: Document, path: Path, *, overwrite: bool = False) -> 
     renderers = {".html": render_html, ".md": render_markdown, ".json": render_json}
     if path.suffix not in renderers:
         raise SchemaError(f"a report is written to .html, .md or .json, got '{path}'.")
-    if path.exists() and not overwrite:
-        raise SchemaError(f"'{path}' exists already. Name another file, or pass overwrite=True.")
+    refuse_existing(path, overwrite=overwrite)
     text = renderers[path.suffix](document)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")

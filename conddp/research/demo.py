@@ -163,7 +163,7 @@ def _make_page(dataset: Records, out: Path, sections: tuple[Section, ...]) -> Pa
         label=dataset.label.name,
         label_bounds=dataset.label.bounds,
         public=dataset.public.names,
-        private=None if private is None else dict(zip(private.names, private.bounds, strict=True)),
+        private=None if private is None else dict(zip(private.names, private.domains, strict=True)),
     )
     plan = make_plan(dataset.public, schema, num_workers=None)
     print(f"\nPlan for the last data set, made without its labels: {plan.recommendation}")

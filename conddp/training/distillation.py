@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from conddp.data.parts import PublicFeatures
 from conddp.features.conditioning import ConditioningMatrix
+from conddp.features.row_weights import RowWeights
 from conddp.features.spectrum import Spectrum
 from conddp.features.whitening import WhitenedRows
 from conddp.heads.folding import move_parameters
@@ -45,6 +46,8 @@ class Student:
         Conditioned public rows.
     parameters : array of shape (P,), optional
         Learned parameters, in terms of the conditioned columns.
+    weights : RowWeights, optional
+        Public weights of the records; all are equal if None.
     """
 
     head: Head
@@ -52,9 +55,17 @@ class Student:
     conditioning: ConditioningMatrix
     inputs: Inputs
     parameters: NDArray[np.float64] | None = None
+    weights: RowWeights | None = None
 
     @classmethod
-    def of(cls, head: Head, public_features: PublicFeatures, *, constant: bool) -> "Student":
+    def of(
+        cls,
+        head: Head,
+        public_features: PublicFeatures,
+        *,
+        constant: bool,
+        weights: NDArray[np.float64] | None = None,
+    ) -> "Student":
         """Create an untrained student.
 
         Parameters
@@ -65,9 +76,13 @@ class Student:
             Public columns of the records.
         constant : bool
             Whether the model has an intercept.
+        weights : array of shape (n,), optional
+            Public weights of the records.
         """
-        C = ConditioningMatrix.from_spectrum(Spectrum.of(public_features, constant=constant))
-        return cls(head, head.layout(C.num_parameters, 0), C, Inputs.of(C.transform(public_features)))
+        C = ConditioningMatrix.from_spectrum(Spectrum.of(public_features, constant=constant, weights=weights))
+        inputs = Inputs.of(C.transform(public_features))
+        given = None if weights is None else RowWeights.give(weights)
+        return cls(head, head.layout(C.num_parameters, 0), C, inputs, weights=given)
 
     def learn(self, predictions: NDArray[Any], rng: np.random.Generator) -> None:
         """Train on predictions. The first call keeps the best of several random starts; later calls continue from it.
@@ -95,9 +110,12 @@ class Student:
                 optimizer=make_optimizer("adam", rate),
                 curator=None,
                 rng=rng,
+                weights=self.weights,
             )
         repeated = self.head.predict(self.layout.views(parameters), self.inputs.public, None)
-        self.parameters = parameters[int(np.argmin(((repeated - predictions) ** 2).mean(axis=1)))]
+        squares = (repeated - predictions) ** 2
+        errors = squares.mean(axis=1) if self.weights is None else squares @ self.weights.values
+        self.parameters = parameters[int(np.argmin(errors))]
 
     def compute_tangents(self, rows: WhitenedRows, *, at_most: int, seed: int = 0) -> WhitenedRows:
         r"""Compute tangent directions of the head, orthogonal to the existing directions.

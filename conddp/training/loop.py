@@ -17,7 +17,7 @@ from conddp.training.clipping import Workspace, compute_clipped_sum
 from conddp.training.optimizers import Optimizer
 from conddp.training.sampling import PoissonSampler
 
-__all__ = ["Progress", "TrainingPlan", "train"]
+__all__ = ["Progress", "StepCounter", "TrainingPlan", "train"]
 
 LARGEST_PARAMETER = 1e6  # parameters are clamped to this (post-processing), so that a diverging run cannot overflow
 
@@ -75,6 +75,25 @@ class Progress:
 
 
 Callback = Callable[[Progress], bool | None]
+
+
+@dataclass(frozen=True)
+class StepCounter:
+    """A callback that shows how far a run has come, and nothing that was released.
+
+    A fit with a checkpoint need not write every answer to disk before such a callback is called, as it must for others.
+
+    Parameters
+    ----------
+    show : callable
+        Called with the number of steps done and their total number.
+    """
+
+    show: Callable[[int, int], None]
+
+    def __call__(self, progress: Progress) -> None:
+        """Show the number of steps."""
+        self.show(progress.step, progress.num_steps)
 
 
 @np.errstate(all="ignore")  # overflow may depend on private values, and warnings must not reveal it

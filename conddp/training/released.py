@@ -10,6 +10,7 @@ from conddp.data.parts import PrivateFeatures, PublicFeatures
 from conddp.data.scaling import scale_private
 from conddp.features.conditioned_rows import ConditionedRows
 from conddp.features.conditioning import ConditioningMatrix
+from conddp.features.row_weights import RowWeights
 from conddp.features.spectrum import Spectrum
 from conddp.heads.folding import move_parameters
 from conddp.heads.head import Head, Inputs, Linearity
@@ -32,6 +33,7 @@ def fit_released_labels(
     fit_intercept: bool,
     rng: np.random.Generator,
     private: PrivateFeatures | None = None,
+    weights: NDArray[np.float64] | None = None,
 ) -> FittedModel:
     """Fit a linear head by least squares, or any other head with Adam on conditioned features.
 
@@ -54,15 +56,17 @@ def fit_released_labels(
         Generator for initial parameters and mini-batches.
     private : PrivateFeatures, optional
         Private columns, for non-private references only.
+    weights : array of shape (n,), optional
+        Public weights of the records; all are equal if None.
     """
     scaled = (np.asarray(label, dtype=np.float64) - (bounds.midpoint if fit_intercept else 0.0)) / bounds.width
-    C = ConditioningMatrix.from_spectrum(Spectrum.of(public, constant=fit_intercept))
+    C = ConditioningMatrix.from_spectrum(Spectrum.of(public, constant=fit_intercept, weights=weights))
     Z = C.apply(public)
     Q = None if private is None else scale_private(private, center=fit_intercept)
     num_private = 0 if Q is None else Q.shape[1]
     layout = head.layout(C.num_parameters, num_private)
     if head.linear_in is Linearity.COLUMNS:
-        parameters = _solve(Z, Q, scaled)[None]
+        parameters = _solve(Z, Q, scaled, weights)[None]
     else:
         n = len(scaled)
         plan = TrainingPlan(NUM_STEPS, NO_CLIP, 0.0, min(1.0, BATCH_SIZE / n), averaging=0.2)
@@ -76,20 +80,31 @@ def fit_released_labels(
             optimizer=Adam(LEARNING_RATE),
             curator=None,
             rng=rng,
+            weights=None if weights is None else RowWeights.give(weights),
         )
     folded = move_parameters(head, parameters, num_private=num_private, source=C)
     after = head.layout(len(C.matrix), num_private)
-    return FittedModel(head, after, folded[0], fit_intercept, bounds, () if private is None else private.bounds)
+    return FittedModel(head, after, folded[0], fit_intercept, bounds, () if private is None else private.domains)
 
 
-def _solve(Z: NDArray[Any] | ConditionedRows, Q: NDArray[Any] | None, label: NDArray[Any]) -> NDArray[Any]:
-    """Least squares on whitened rows, whose second moment is the identity, and on private columns beside them."""
-    if not isinstance(Z, ConditionedRows):
-        return np.asarray(np.linalg.lstsq(Z if Q is None else np.hstack([Z, Q]), label, rcond=None)[0])
+def _solve(
+    Z: NDArray[Any] | ConditionedRows,
+    Q: NDArray[Any] | None,
+    label: NDArray[Any],
+    weights: NDArray[np.float64] | None,
+) -> NDArray[Any]:
+    """Least squares on rows whose weighted second moment is the identity, and on private columns beside them."""
     n = len(Z)
+    relative = np.ones(n) if weights is None else weights * (n / weights.sum())
+    root = np.sqrt(relative)
+    if not isinstance(Z, ConditionedRows):
+        rows = Z if Q is None else np.hstack([Z, Q])
+        if weights is not None:
+            rows, label = rows * root[:, None], label * root
+        return np.asarray(np.linalg.lstsq(rows, label, rcond=None)[0])
     if Q is None:
-        return np.asarray((label[None] @ Z)[0] / n)
-    along = (Q.T @ Z) / n  # eliminate the whitened rows
+        return np.asarray(((label * relative)[None] @ Z)[0] / n)
+    along = ((Q * relative[:, None]).T @ Z) / n  # eliminate the whitened rows
     left = Q - (along @ Z.T).T
-    of_private = np.linalg.lstsq(left, label, rcond=None)[0]
-    return np.concatenate([((label - Q @ of_private)[None] @ Z)[0] / n, of_private])
+    of_private = np.linalg.lstsq(left * root[:, None], label * root, rcond=None)[0]
+    return np.concatenate([(((label - Q @ of_private) * relative)[None] @ Z)[0] / n, of_private])

@@ -29,7 +29,7 @@ from conddp.bounds import Bounds
 from conddp.cache import cache_folder
 from conddp.cli import main as cli
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
-from conddp.data.readers import check_header, read_column_types, stream_table
+from conddp.data.readers import check_header, read_column_names, read_column_types, stream_table
 from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.errors import CondDPError
@@ -115,11 +115,11 @@ def use_table(path: Path, random: Random) -> None:
         lambda: list(stream_table(path, SCHEMA.names)),
         lambda: load_public(path, SCHEMA),
         lambda: read_column_types(path),
-        lambda: read_column_types(path, leave_out=["price", "income"]),
+        lambda: read_column_names(path, leave_out=["price", "income"]),
         lambda: check_header(path),
         lambda: run_command("schema", "init", path, "--label", "price", "--out", path.parent / "s.toml", "--force"),
         lambda: run_command(
-            *("fit", path, "--label", "price", "--label-bounds", "0,500"),
+            *("fit", path, "--label", "price", "--label-bounds", "0,500", "--public", "all"),
             *("--private", "income=0,100", "--epsilon", "0.5", "--out", path.parent / "absent" / "\0"),
         ),
     ]

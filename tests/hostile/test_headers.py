@@ -48,7 +48,10 @@ def test_no_cell_of_a_first_record_is_shown(
         "schema with label": ["schema", "init", table, "--label", "price", "--out", tmp_path / "draft.toml"],
         "fit": ["fit", table, "--schema", schema, "--out", tmp_path / "model"],
         "plan": ["plan", table, "--schema", schema],
-        "fit with options": ["fit", table, "--label", "price", "--label-bounds", "0,9", "--out", tmp_path / "model"],
+        "fit with options": [
+            *("fit", table, "--label", "price", "--label-bounds", "0,9", "--public", "all"),
+            *("--out", tmp_path / "model"),
+        ],
     }[command]
     monkeypatch.setattr(sys, "argv", ["conddp", *map(str, arguments)])
     draft = tmp_path / "draft.toml"

@@ -47,6 +47,8 @@ WATCHING = (
     "tests/test_estimators.py",
     "tests/test_seeded_fits.py",
     "tests/test_units.py",
+    "tests/test_weights.py",
+    "tests/test_several.py",
 )
 
 
@@ -56,6 +58,9 @@ FIRST = {
     "privacy/noise.py": ("tests/test_noise.py", "tests/test_release.py"),
     "privacy/randomness.py": ("tests/test_randomness.py", "tests/test_release.py"),
     "privacy/checkpoint.py": ("tests/test_checkpoint.py",),
+    "data/private_cells.py": ("tests/test_private_cells.py",),
+    "data/scaling.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_whole_fits.py"),
+    "newton/private_columns.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_whole_fits.py"),
     "privacy/selection.py": ("tests/test_selection.py",),
     "algorithms/tuned.py": ("tests/test_tuned.py", "tests/test_unit_ledger.py"),
     "algorithms/algorithm.py": (
@@ -65,7 +70,7 @@ FIRST = {
     ),
     "algorithms/identity.py": ("tests/test_estimators.py",),
     "algorithms/randomized_labels.py": ("tests/test_unit_ledger.py", "tests/privacy/test_release.py"),
-    "estimators.py": ("tests/test_estimators.py",),
+    "estimators/regressor.py": ("tests/test_estimators.py",),
     "privacy/ledger.py": (
         "tests/test_ledger.py",
         "tests/test_total.py",
@@ -91,6 +96,10 @@ FIRST = {
     "features/grouped_rows.py": ("tests/privacy/test_grouped_rows.py", "tests/test_sparse.py"),
     "features/conditioned_rows.py": ("tests/privacy/test_grouped_rows.py", "tests/test_sparse.py"),
     "data/units.py": ("tests/privacy/test_units.py",),
+    "data/records.py": ("tests/privacy/test_weights.py", "tests/test_weights.py"),
+    "features/row_weights.py": ("tests/privacy/test_weights.py", "tests/test_weights.py"),
+    "algorithms/several.py": ("tests/test_several.py",),
+    "algorithms/request.py": ("tests/test_several.py",),
 }
 
 
@@ -161,8 +170,68 @@ MUTANTS = (
     Mutant(
         "moments: half the sensitivity",
         "newton/private_columns.py",
-        "return private_length * math.sqrt(",
-        "return 0.5 * private_length * math.sqrt(",
+        "return r * x * math.sqrt(",
+        "return 0.5 * r * x * math.sqrt(",
+    ),
+    Mutant(
+        "moments: half the diameter",
+        "newton/private_columns.py",
+        "x = min(diameter / r, 2.0,",
+        "x = min(diameter / r / 2, 2.0,",
+    ),
+    Mutant(
+        "moments: collinear moves forgotten",
+        "newton/private_columns.py",
+        "max(2 - x**2 / 2, (2 - x) ** 2))",
+        "(2 - x**2 / 2))",
+    ),
+    Mutant(
+        "categories: the length of one level forgotten",
+        "data/scaling.py",
+        "return math.sqrt(len(domain) - center)",
+        "return 1.0",
+    ),
+    Mutant(
+        "categories: half the distance between two levels",
+        "data/scaling.py",
+        "moves = (2 * len(each) if isinstance(each, Categories) else 12 for each in domains)",
+        "moves = (len(each) / 2 if isinstance(each, Categories) else 12 for each in domains)",
+    ),
+    Mutant(
+        "categories: undeclared values lie far out",
+        "data/scaling.py",
+        "features = np.vstack([coding, np.zeros(coding.shape[1])])",
+        "features = np.vstack([coding, 2 * coding[0]])",
+    ),
+    Mutant(
+        "categories: levels read off the data",
+        "data/private_cells.py",
+        "values = _read_categories(cells, domain)",
+        "values = _read_categories(cells, Categories(tuple(sorted({str(each) for each in cells.to_list()}))))",
+    ),
+    Mutant(
+        "categories: an undeclared value is refused",
+        "data/private_cells.py",
+        "return NONE_DECLARED if place is None else float(place)",
+        "return math.nan if place is None else float(place)",
+    ),
+    Mutant(
+        "gaps: filled by the mean of the column",
+        "data/private_cells.py",
+        "return np.where(missing, values.dtype.type(fill), values)",
+        "return np.where(missing, np.nanmean(values), values)",
+    ),
+    Mutant(
+        "gaps: a cell in the message",
+        "data/private_cells.py",
+        "f\"column '{column.name}' has gaps, and",
+        "f\"column '{column.name}' has gaps beside {values[~missing][:1]}, and",
+    ),
+    Mutant(
+        "dates: a cell in the message",
+        "data/private_cells.py",
+        "f\"the bounds of column '{column.name}' are dates, but it holds something else.",
+        "f\"the bounds of column '{column.name}' are dates, but it holds {cells[0]}.",
     ),
     Mutant(
         "moments: public rows not cut",
@@ -374,8 +443,8 @@ MUTANTS = (
     Mutant(
         "private columns not clamped",
         "data/scaling.py",
-        "scaled[:, number] = np.clip(column, -largest, largest)",
-        "scaled[:, number] = (private.values[:, number] - origin) / private_unit(bounds)",
+        "scaled[:, start] = np.clip(number, -largest, largest)",
+        "scaled[:, start] = (column - origin) / private_unit(domain)",
     ),
     Mutant(
         "labels clamped to their own extremes",
@@ -475,6 +544,108 @@ MUTANTS = (
         "chain(list_public(records), list_private(records))",
     ),
     Mutant(
+        "weights: the mean weight in the sensitivity of a step",
+        "newton/release.py",
+        "self.query.square_weight * self.query.clip_norm) * weights).max())",
+        "self.query.square_weight * self.query.clip_norm) * weights.mean()).max())",
+    ),
+    Mutant(
+        "weights: the mean square of a record costs nothing",
+        "newton/release.py",
+        "(np.hypot(moves, self.query.square_weight * self.query.clip_norm) * weights)",
+        "(np.hypot(moves, 0.0) * weights)",
+    ),
+    Mutant(
+        "weights: a unit counts as its average record",
+        "features/row_weights.py",
+        "return float(self.unit_totals.max())",
+        "return float(self.values.mean())",
+    ),
+    Mutant(
+        "weights: those of the user are forgotten in the sum",
+        "features/row_weights.py",
+        "return values if self.of_records is None else values * self.of_records",
+        "return values",
+    ),
+    Mutant(
+        "weights: those of the user count twice in the sum of gradients",
+        "training/loop.py",
+        "xp.asarray(weights.values, dtype=parameters.dtype)",
+        "xp.asarray(np.sqrt(weights.values), dtype=parameters.dtype)",
+    ),
+    Mutant(
+        "weights: moments of private columns without them",
+        "newton/private_columns.py",
+        "scaled = block if weights is None else block * weights.values[span, None]",
+        "scaled = block",
+    ),
+    Mutant(
+        "weights: a score bounded by the mean weight",
+        "algorithms/tuned.py",
+        "sensitivity = LARGEST_RESIDUAL**2 * float(totals.max())",
+        "sensitivity = LARGEST_RESIDUAL**2 * float(totals.mean())",
+    ),
+    Mutant(
+        "weights: records and weights out of step",
+        "data/records.py",
+        "weights=None if self.weights is None else self.weights[index],",
+        "weights=None if self.weights is None else self.weights[: len(index)],",
+    ),
+    Mutant(
+        "weights: taken by algorithms that do not use them",
+        "algorithms/algorithm.py",
+        "        if records.weights is not None:\n            self.check_weights()\n",
+        "",
+    ),
+    Mutant(
+        "weights: not named as public",
+        "privacy/guarantee.py",
+        'public += "the weights of the records, " if self.weighted else ""',
+        "pass",
+    ),
+    Mutant(
+        "weights make no difference to the noise of a seeded fit",
+        "algorithms/identity.py",
+        'yield b"weights" + _to_bytes(records.weights)',
+        'yield b"weights"',
+    ),
+    Mutant(
+        "several labels: the whole budget for each",
+        "algorithms/several.py",
+        "    if number == 1 or math.isinf(whole.epsilon):",
+        "    if True:",
+    ),
+    Mutant(
+        "several labels: one event stands for all",
+        "algorithms/several.py",
+        "joint = JointCost.of([(algorithm.cost(part), event)] * number, neighbouring)",
+        "joint = JointCost.of([(algorithm.cost(part), event)], neighbouring)",
+    ),
+    Mutant(
+        "several labels: refused one by one",
+        "algorithms/request.py",
+        "        ledger.check(what, whole, neighbouring, event=event, table=table, unit=unit)\n",
+        "",
+    ),
+    Mutant(
+        "several labels: the whole of delta for each",
+        "algorithms/several.py",
+        "equal = PrivacyBudget(budget.epsilon / number, budget.delta / number)",
+        "equal = PrivacyBudget(budget.epsilon / number, budget.delta)",
+    ),
+    Mutant(
+        "several labels: a ledger of its own for each",
+        "algorithms/request.py",
+        "ledger=ledger,\n                    callback=callback,\n                )\n                results",
+        "callback=callback,\n                )\n                results",
+    ),
+    Mutant(
+        "several labels: later fits do not count them",
+        "algorithms/request.py",
+        "warn_of_joint_cost(LedgerEntry(what, whole, event=event), table, neighbouring, stacklevel=3)",
+        "pass",
+    ),
+    Mutant(
         "units make no difference to the noise of a seeded fit",
         "algorithms/identity.py",
         "yield _to_bytes(records.units.codes)",
@@ -561,7 +732,7 @@ MUTANTS = (
     ),
     Mutant(
         "clones copy a generator",
-        "estimators.py",
+        "estimators/regressor.py",
         'for name in ("ledger", "random_state")}',
         'for name in ("ledger",)}',
     ),
@@ -647,8 +818,8 @@ MUTANTS = (
     Mutant(
         "moments: private columns taken for centred",
         "algorithms/cond_newton.py",
-        "largest = [largest_private(each, center=task.fit_intercept)",
-        "largest = [largest_private(each, center=True)",
+        "span = PrivateSpan.of(task.schema.private_domains, center=task.fit_intercept)",
+        "span = PrivateSpan.of(task.schema.private_domains, center=True)",
     ),
     Mutant(
         "zero-out: half the move of a label",

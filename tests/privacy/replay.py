@@ -1,5 +1,6 @@
 """Records to attack, and coupled fits of neighbours after everything that must be alike has been compared."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,8 @@ import numpy as np
 from conddp.algorithms.algorithm import Algorithm
 from conddp.auditing import Question, fit_coupled
 from conddp.bounds import Bounds
-from conddp.data import Labels, PrivateFeatures, PublicFeatures, Records
+from conddp.categories import Categories
+from conddp.data import Domain, Labels, PrivateFeatures, PublicFeatures, Records
 from conddp.privacy import PrivacyBudget
 
 
@@ -21,6 +23,19 @@ def fit_both(
 
 
 LABEL_BOUNDS, PRIVATE_BOUNDS = Bounds(-4.0, 6.0), (Bounds(-1.0, 2.0), Bounds(0.0, 1.0))
+
+
+CATEGORIES = Categories(("none", "mild", "severe", "unknown"))
+
+
+def make_categories(n: int, *, mixed: bool = False) -> Records:
+    """The same records with one private category, or beside it a private number that comes first."""
+    records, rng = make_records(n, private=True), np.random.default_rng(1)
+    assert records.private is not None
+    levels = rng.integers(len(CATEGORIES), size=(n, 1)).astype(float)
+    numbers = records.private.values[:, :1] if mixed else np.empty((n, 0))
+    domains: tuple[Domain, ...] = (*PRIVATE_BOUNDS[: int(mixed)], CATEGORIES)
+    return replace(records, private=PrivateFeatures(np.hstack([numbers, levels]), domains))
 
 
 def make_records(n: int, *, private: bool, seed: int = 0, far: bool = False) -> Records:
@@ -42,7 +57,7 @@ def replace_private_part(records: Records, position: int, label: float, private:
     if hidden is not None:
         values = hidden.values.copy()
         values[position] = private
-        hidden = PrivateFeatures(values, hidden.bounds, hidden.names)
+        hidden = PrivateFeatures(values, hidden.domains, hidden.names)
     return Records(records.public, hidden, Labels(labels, records.label.bounds))
 
 

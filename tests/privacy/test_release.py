@@ -18,6 +18,7 @@ from conddp.auditing import Recorder
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
 from conddp.data.records import Records
+from conddp.data.scaling import PrivateSpan
 from conddp.data.schema import Schema
 from conddp.errors import BudgetExceeded, CondDPError, PrivacyError, SchemaError
 from conddp.features import WhitenedRows
@@ -242,10 +243,17 @@ def test_columns_of_the_same_name_are_refused() -> None:
     # They would be one column in the schema, and bounds would be missing in the sensitivity.
     with pytest.raises(SchemaError, match="different names"):
         PrivateFeatures(np.zeros((3, 2)), (Bounds(0, 1), Bounds(0, 1)), ("a", "a"))
-    with pytest.raises(ValueError, match="as many bounds"):
+    with pytest.raises(ValueError, match="the span of as many"):
         rows = WhitenedRows.of(PublicFeatures(np.eye(3)))
         curator = Curator(np.random.default_rng(0), num_records=3)
-        release_moments(rows, np.zeros((3, 2)), np.ones(1), mu=1.0, neighbouring=Neighbouring.REPLACE, curator=curator)
+        release_moments(
+            rows,
+            np.zeros((3, 2)),
+            PrivateSpan.of([Bounds(0, 1)]),
+            mu=1.0,
+            neighbouring=Neighbouring.REPLACE,
+            curator=curator,
+        )
 
 
 @pytest.mark.parametrize("algorithm", [CondDP(num_steps=4), CondNewton()])

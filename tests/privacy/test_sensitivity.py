@@ -1,5 +1,6 @@
 """One record's label and private features are moved through their bounds, and the released sum is watched."""
 
+import itertools
 import math
 from typing import Any
 
@@ -8,13 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conddp.data.parts import PublicFeatures
+from conddp.bounds import Bounds
+from conddp.categories import Categories
+from conddp.data.parts import PrivateFeatures, PublicFeatures
+from conddp.data.scaling import PrivateSpan, scale_private
 from conddp.errors import SchemaError
 from conddp.features.whitening import WhitenedRows
 from conddp.heads.head import Head, Inputs
 from conddp.heads.mlp import MLP
 from conddp.losses import Squared
-from conddp.newton.private_columns import PrivateRows, release_moments
+from conddp.newton.private_columns import PrivateRows, bound_moments, release_moments
 from conddp.newton.release import ResidualQuery, Rows, release_residuals
 from conddp.newton.run import run_newton
 from conddp.privacy.neighbouring import Neighbouring
@@ -302,10 +306,10 @@ def test_sums_of_a_newton_release_are_those_of_exact_arithmetic(rng: np.random.G
     assert np.abs(sums - exact).max() < n * 1e-15
 
 
-def ask_moments(public: WhitenedRows, private: Any, largest: Any, neighbouring: Neighbouring) -> tuple[Any, float]:
+def ask_moments(public: WhitenedRows, private: Any, span: PrivateSpan, neighbouring: Neighbouring) -> tuple[Any, float]:
     """The second moments that noise is added to, and their sensitivity."""
     curator = OpenCurator()
-    release_moments(public, private, largest, mu=1.0, neighbouring=neighbouring, curator=curator)
+    release_moments(public, private, span, mu=1.0, neighbouring=neighbouring, curator=curator)
     ((bounded, noise_std),) = curator.asked
     assert noise_std == pytest.approx(bounded.sensitivity)
     return bounded.value, bounded.sensitivity
@@ -318,29 +322,47 @@ def test_one_record_moves_the_moments_of_private_columns_by_at_most_their_sensit
     neighbouring: Neighbouring, data: st.DataObject
 ) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
-    n, p = 6, data.draw(st.integers(1, 3))
+    n, center = 6, data.draw(st.booleans())
     public = WhitenedRows.of(PublicFeatures(rng.standard_t(1.5, size=(n, 2))))
-    largest = 10.0 ** rng.uniform(-1, 1, size=p)
-    private = rng.uniform(-1, 1, size=(n, p)) * largest
-    private[0] = largest * data.draw(st.sampled_from([1.0, 0.7]))
+    domains = data.draw(st.lists(st.sampled_from(DOMAINS), min_size=1, max_size=3))
+    span = PrivateSpan.of(domains, center=center)
+
+    def draw() -> list[float]:
+        return [
+            data.draw(st.integers(-1, len(each) - 1))
+            if isinstance(each, Categories)
+            else data.draw(st.sampled_from([each.low, each.high, each.midpoint, 0.3 * each.low + 0.7 * each.high]))
+            for each in domains
+        ]
+
+    rows = [draw() for _ in range(n)]
+    private = scale_private(PrivateFeatures(np.array(rows), tuple(domains)), center=center)
     changed = private.copy()
-    changed[0] = largest * rng.choice([-1.0, 1.0], size=p) * rng.choice([1.0, rng.random()])
+    if neighbouring is Neighbouring.REPLACE:
+        changed[0] = scale_private(PrivateFeatures(np.array([draw()]), tuple(domains)), center=center)[0]
+    before, sensitivity = ask_moments(public, private, span, neighbouring)
     if neighbouring is Neighbouring.ZERO_OUT:
         changed[0] = 0.0
-    before, sensitivity = ask_moments(public, private, largest, neighbouring)
-    after, _ = ask_moments(public, changed, largest, neighbouring)
+    after, _ = ask_moments(public, changed, span, neighbouring)
     assert np.linalg.norm(after - before) <= sensitivity * (1 + 1e-9)
 
 
+DOMAINS: list[Any] = [
+    Bounds(-1, 2),
+    Bounds(10, 11),
+    *(Categories(tuple(map(str, range(number)))) for number in (2, 3, 7)),
+]
+
+
 @pytest.mark.parametrize("p", [1, 2, 3])
-@pytest.mark.parametrize("num_public", [0, 1, 30])
+@pytest.mark.parametrize("num_public", [0, 1, 30, 60])
 def test_the_sensitivity_of_moments_is_attained(rng: np.random.Generator, p: int, num_public: int) -> None:
     # Two vectors as long as the bounds allow, at the worst angle, beside a public row as long as it may be.
     n = 40
     X = rng.normal(size=(n, num_public))
     X[0] *= 100
     public = WhitenedRows.of(PublicFeatures(X))
-    private_length, row_length = np.sqrt(3 * p), np.sqrt(public.num_directions)
+    private_length, row_length = np.sqrt(3 * p), np.sqrt(min(public.num_directions, 32))
     cosine = max(-1.0, -(row_length**2) / (2 * private_length**2)) if p > 1 else -1.0
     first = np.zeros(p)
     first[0] = private_length
@@ -351,9 +373,97 @@ def test_the_sensitivity_of_moments_is_attained(rng: np.random.Generator, p: int
     for value in (first, second):  # of the largest length, though outside the box: the bound is that of the ball
         private = np.zeros((n, p))
         private[0] = value
-        moments, sensitivity = ask_moments(public, private, np.full(p, np.sqrt(3)), Neighbouring.REPLACE)
+        moments, sensitivity = ask_moments(public, private, PrivateSpan.of([Bounds(0, 1)] * p), Neighbouring.REPLACE)
         found.append(moments)
     moved = np.linalg.norm(found[1] - found[0]) / sensitivity
     assert moved <= 1 + 1e-9
     if p > 1 or row_length**2 >= 2 * private_length**2:
         assert moved == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("number", [2, 3, 8])
+def test_one_changed_level_moves_the_moments_by_exactly_their_sensitivity(
+    rng: np.random.Generator, number: int, center: bool
+) -> None:
+    X = rng.normal(size=(40, 3))
+    X[0] *= 100  # so that the row is clipped to the length that the sensitivity assumes
+    public = WhitenedRows.of(PublicFeatures(X))
+    categories = Categories(tuple(map(str, range(number))))
+    levels, found = rng.integers(number, size=(40, 1)).astype(float), []
+    for level in range(-1, number):
+        levels[0] = level
+        private = scale_private(PrivateFeatures(levels, (categories,)), center=center)
+        moments, sensitivity = ask_moments(
+            public, private, PrivateSpan.of([categories], center=center), Neighbouring.REPLACE
+        )
+        found.append(moments)
+    for place, one in enumerate(found):
+        for other in found[place + 1 :]:
+            moved = float(np.linalg.norm(one - other)) / sensitivity
+            if one is found[0]:  # to none of the declared categories
+                assert moved < 1
+            else:
+                assert moved == pytest.approx(1.0)
+
+
+def move_moments(q: Any, other: Any, row_length: float) -> float:
+    """How far the second moments of a record move beside a public row of this length."""
+    within = np.outer(q, q) - np.outer(other, other)
+    return float(np.sqrt(row_length**2 * ((q - other) ** 2).sum() + (within**2).sum()))
+
+
+@pytest.mark.parametrize("row_length", [0.0, 0.3, 1.0, 2.0, 10.0])
+@pytest.mark.parametrize("diameter", [0.2, 0.6, 2 / 3, 0.9, 1.5, 2.0, 5.0])
+def test_the_bound_on_moments_is_the_maximum_over_a_ball_with_a_diameter(row_length: float, diameter: float) -> None:
+    # Two vectors span a plane. They are turned and scaled over a fine grid, and only pairs within the diameter count.
+    bound = bound_moments(row_length, 1.0, diameter, Neighbouring.REPLACE)
+    lengths = np.linspace(0, 1, 101)
+    a, b, angle = np.meshgrid(lengths, lengths, np.linspace(0, np.pi, 721), indexing="ij", sparse=True)
+    inner = a * b * np.cos(angle)
+    squared = np.maximum(a**2 + b**2 - 2 * inner, 0.0)
+    moves = np.sqrt(row_length**2 * squared + np.maximum(a**4 + b**4 - 2 * inner**2, 0.0))
+    largest = moves[squared <= diameter**2 * (1 + 1e-9)].max()
+    assert largest <= bound * (1 + 1e-9)
+    assert largest >= 0.98 * bound
+    # In more dimensions there is nothing beyond.
+    rng = np.random.default_rng(0)
+    pairs = rng.normal(size=(2000, 2, 3))
+    pairs /= np.maximum(np.linalg.norm(pairs, axis=2, keepdims=True), 1e-12)
+    pairs *= rng.uniform(size=(2000, 2, 1)) ** 0.2
+    for q, other in pairs:
+        if np.linalg.norm(q - other) <= diameter:
+            assert move_moments(q, other, row_length) <= bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("row_length", [0.5, 1.5, 5.0])
+def test_no_pair_of_private_values_exceeds_the_bound_on_moments(row_length: float, center: bool) -> None:
+    # All pairs of corners: ends of ranges, levels, and none of the levels. A maximum over boxes is at corners or
+    # inside the range of numbers, where a grid is tried.
+    for domains in itertools.combinations_with_replacement(DOMAINS, 2):
+        ends = [
+            range(-1, len(each)) if isinstance(each, Categories) else np.linspace(each.low, each.high, 5)
+            for each in domains
+        ]
+        values = np.array(list(itertools.product(*ends)), dtype=float)
+        features = scale_private(PrivateFeatures(values, domains), center=center)
+        span = PrivateSpan.of(domains, center=center)
+        inner = features @ features.T
+        squares = np.diag(inner)
+        distances = np.maximum(squares[:, None] + squares - 2 * inner, 0.0)
+        assert np.sqrt(squares.max()) == pytest.approx(span.length)
+        assert np.sqrt(distances.max()) <= span.diameter * (1 + 1e-12)
+        if center:
+            assert np.sqrt(distances.max()) == pytest.approx(span.diameter)
+        moves = row_length**2 * distances + squares[:, None] ** 2 + squares**2 - 2 * inner**2
+        bound = bound_moments(row_length, span.length, span.diameter, Neighbouring.REPLACE)
+        assert np.sqrt(moves.max()) <= bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("row_length", [0.1, 1.0, 1.4, 3.0])
+def test_without_a_smaller_diameter_the_bound_on_moments_is_that_of_a_ball(row_length: float) -> None:
+    cosine = max(-1.0, -(row_length**2) / 2)
+    expected = np.sqrt(2 * row_length**2 * (1 - cosine) + 2 * (1 - cosine**2))
+    assert bound_moments(row_length, 1.0, 2.0, Neighbouring.REPLACE) == pytest.approx(expected)
+    assert bound_moments(2 * row_length, 2.0, 99.0, Neighbouring.REPLACE) == pytest.approx(4 * expected)

@@ -21,7 +21,7 @@ from conddp.algorithms import (
 )
 from conddp.algorithms.algorithm import Algorithm
 from conddp.auditing import Question
-from conddp.data import BLOCK_SIZE, Labels, PrivateFeatures, PublicFeatures, Records, Units
+from conddp.data import BLOCK_SIZE, Labels, PrivateFeatures, PrivateSpan, PublicFeatures, Records, Units
 from conddp.features.row_weights import RowWeights
 from conddp.features.unit_moves import bound_largest_move, bound_moves, find_long_sums
 from conddp.features.whitening import WhitenedRows
@@ -234,7 +234,8 @@ def test_private_columns_of_a_unit_move_the_second_moments_by_at_most_their_sens
                     return super().release_gaussian(bounded, **settings)
 
             curator = Watching(np.random.default_rng(0), num_records=n)
-            release_moments(public, each, np.ones(2), mu=1.0, neighbouring=relation, curator=curator)
+            span = PrivateSpan(2, np.sqrt(2), 2 * np.sqrt(2))
+            release_moments(public, each, span, mu=1.0, neighbouring=relation, curator=curator)
             sums.append(seen[0])
         allowed = sums[0].sensitivity * (1 if relation is Neighbouring.REPLACE else 2)
         found = max(found, float(np.linalg.norm(sums[0].value - sums[1].value)) / allowed)
@@ -290,7 +291,7 @@ def replace_unit(records: Records, unit: int, label: Any, hidden: Any = None) ->
     if private is not None:
         values = private.values.copy()
         values[members] = hidden
-        private = PrivateFeatures(values, private.bounds, private.names)
+        private = PrivateFeatures(values, private.domains, private.names)
     return Records(records.public, private, Labels(labels, records.label.bounds), records.units)
 
 

@@ -24,7 +24,14 @@ from conddp.data import BLOCK_SIZE, Labels, PublicFeatures, Records
 from conddp.heads import MLP, FactorizationMachine, Head, Linear, Wide
 from conddp.privacy import Neighbouring, PrivacyBudget
 from conddp.privacy.accounting import calibrate_gaussian_mu
-from tests.privacy.replay import LABEL_BOUNDS, fit_both, longest_row, make_records, replace_private_part
+from tests.privacy.replay import (
+    LABEL_BOUNDS,
+    fit_both,
+    longest_row,
+    make_categories,
+    make_records,
+    replace_private_part,
+)
 
 BUDGET = PrivacyBudget(2.0, 1e-4)
 
@@ -101,6 +108,42 @@ def test_some_neighbour_comes_close_to_the_sensitivity(case: str) -> None:
         other = replace_private_part(records, position, 6.0, (2.0, 1.0))
         found = max(found, *measure_moves(*fit_both(algorithm, one, other, BUDGET, head=head)))
     assert found > (0.5 if "private columns" in case and "newton" in case else 0.9)
+
+
+WITH_CATEGORIES: dict[str, tuple[Algorithm, Head]] = {
+    "cond-newton": (CondNewton(), Linear()),
+    "cond-newton wide": (CondNewton(), Wide(width=12)),
+    "cond-dp": (CondDP(num_steps=8, clip_norm=0.02), Linear()),
+    "switch-cond-dp": (SwitchCondDP(num_steps=8, clip_norm=0.02), Linear()),
+    "dpsgd mlp": (DPSGD(num_steps=8, clip_norm=0.02), MLP(hidden=(4,))),
+}
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("case", WITH_CATEGORIES)
+def test_a_changed_level_of_a_private_category_is_covered(case: str, mixed: bool, fit_intercept: bool) -> None:
+    algorithm, head = WITH_CATEGORIES[case]
+    records = make_categories(140, mixed=mixed)
+    found = 0.0
+    for level, other_level in ((0, 3), (1, 2), (-1, 2), (3, 99)):
+        number, other_number = ([-1.0], [2.0]) if mixed else ([], [])
+        for position in (longest_row(records), 5):
+            one = replace_private_part(records, position, -4.0, [*number, level])
+            other = replace_private_part(records, position, 6.0, [*other_number, other_level])
+            questions, others = fit_both(algorithm, one, other, BUDGET, head=head, fit_intercept=fit_intercept)
+            moves = measure_moves(questions, others)
+            assert max(moves) <= 1 + 1e-9
+            assert compute_parameter(questions, others) <= calibrate_gaussian_mu(2.0, 1e-4) * (1 + 1e-12)
+            found = max(found, *moves)
+    assert found > 0.5
+    if case == "cond-newton" and not mixed:
+        # The first release is that of the second moments: one changed level moves it by exactly its sensitivity, if
+        # the public row is as long as assumed.
+        one = replace_private_part(records, longest_row(records), 0.0, [0])
+        other = replace_private_part(records, longest_row(records), 0.0, [3])
+        questions, others = fit_both(algorithm, one, other, BUDGET, head=head, fit_intercept=fit_intercept)
+        assert measure_moves(questions, others)[0] == pytest.approx(1.0, rel=1e-9)
 
 
 WITHOUT_INTERCEPT = ("cond-newton", "cond-newton with private columns", "cond-dp with private columns", "one-shot")
