@@ -136,6 +136,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     model_: FittedModel
     result_: FitResult
     results_: tuple[FitResult, ...]
+    guarantee_: Any  # Guarantee, or JointGuarantee of several labels
 
     def __init__(
         self,
