@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import in_range
-from conddp.data.column import Column, Role
+from conddp.data.column import Role
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
 from conddp.data.sample_weights import read_weights
 from conddp.data.schema import Schema
@@ -64,6 +64,9 @@ class Records:
                     f"the schema declares the label '{declared.name}' with bounds {declared.bounds}, but the records "
                     f"have the label '{label.name}' with bounds {label.bounds}. Use with_label to change both."
                 )
+            private = ((), ()) if self.private is None else (self.private.names, self.private.domains)
+            if (self.declared.private, self.declared.private_domains) != private:
+                raise SchemaError("the schema declares other private columns or ranges than the records have.")
 
     @property
     def num_records(self) -> int:
@@ -106,7 +109,7 @@ class Records:
         """Return the same records with another label, also in the declared schema."""
         declared = self.declared
         if declared is not None:
-            column = Column(label.name, Role.LABEL, label.bounds)
+            column = replace(declared.label, name=label.name, bounds=label.bounds)
             declared = replace(
                 declared, columns=tuple(column if each.role is Role.LABEL else each for each in declared.columns)
             )

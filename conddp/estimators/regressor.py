@@ -7,27 +7,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.utils import check_consistent_length, column_or_1d
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from conddp._validate import one_of
 from conddp.algorithms import Algorithm, FitRequest
+from conddp.algorithms.several import JointFit
+from conddp.bounds import Bounds
 from conddp.data.column import Column
-from conddp.data.parts import LABEL_CURE, Labels, as_column, as_numbers
 from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.errors import PrivacyWarning, SchemaError
 from conddp.estimators.inputs import Input, open_input
+from conddp.estimators.labels import declare_bounds, make_labels, read_labels
 from conddp.features.encoding import Encoding
 from conddp.heads import Head, Linearity
 from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
-from conddp.models.saving import load_model, save_model
+from conddp.models.saving import save_model
+from conddp.models.several import load_models, save_models
+from conddp.privacy.guarantee import Guarantee
+from conddp.privacy.joint_guarantee import JointGuarantee
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.neighbouring import Neighbouring
 
@@ -49,7 +53,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     epsilon, delta : float
         Privacy budget of one fit.
     label_bounds : (low, high)
-        Declared range of the label, from domain knowledge. Labels and predictions outside the range are clamped.
+        Declared range of the label, from domain knowledge. Labels and predictions outside the range are clamped. For
+        several labels: one pair for all, a list of pairs, or a mapping by name.
     algorithm : str or algorithm
         Name of an algorithm, or an instance such as ``CondDP(num_steps=64)``. "auto" chooses from public information
         and gives the reason in ``guarantee_``. "cond-newton" (with linear heads), "cond-dp", "switch-cond-dp" and
@@ -105,6 +110,9 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         Releases of the fit, without the released values.
     result_ : FitResult
         All of the above in one object.
+    results_ : tuple of FitResult
+        The same for each label. If there are several, ``guarantee_`` is their joint guarantee, ``coef_`` and
+        ``intercept_`` have a row for each, and the other attributes that describe one model are not set.
     encoding_ : Encoding
         Encoding of the public columns: how categories, dates, gaps and heavy tails became numbers.
     ledger_ : PrivacyLedger
@@ -127,6 +135,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     n_features_in_: int
     model_: FittedModel
     result_: FitResult
+    results_: tuple[FitResult, ...]
+    guarantee_: Any  # Guarantee, or JointGuarantee of several labels
 
     def __init__(
         self,
@@ -159,7 +169,15 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         self.random_state = random_state
         self.ledger = ledger
 
-    def fit(self, X: Any, y: Any, unit: Any = None, *, checkpoint: str | Path | None = None) -> "PrivateRegressor":
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        unit: Any = None,
+        checkpoint: str | Path | None = None,
+    ) -> "PrivateRegressor":
         """Train under differential privacy.
 
         Parameters
@@ -167,8 +185,10 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         X : array or table of shape (n, d)
             Features as a pandas, polars or Arrow table, a NumPy array or a SciPy sparse matrix. Public columns of a
             table may hold numbers, text, categories, flags and dates, with gaps.
-        y : array of shape (n,)
-            Private label.
+        y : array of shape (n,) or (n, q)
+            Private label, or several of them. (epsilon, delta) is then the cost of all q models together.
+        sample_weight : array of shape (n,), optional
+            Public weights of the records. Only their ratios count.
         unit : array of shape (n,), optional
             The unit of every record, in place of a column of X. Equal values belong to one person.
         checkpoint : path, optional
@@ -189,54 +209,62 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             checkpoint,
         )
         if self.label_bounds is None:
-            raise SchemaError(
-                "label_bounds=(low, high) is missing. Declare it from domain knowledge, never from the data."
-            )
+            declare_bounds(None, ())  # raises, before anything is read
         given, units = self._take_units(open_input(X), unit)
         self._check_input(given, reset=True)
-        schema = self._declare(given, y, units)
-        label = _read_label(y, type(self).__name__, gaps=self.missing_labels == "public")
-        check_consistent_length(range(len(given)), label, *([] if units is None else [units.codes]))
-        if np.isnan(label).any():
-            kept = np.flatnonzero(~np.isnan(label))
-            given, label, units = given.take(kept), label[kept], None if units is None else units[kept]
+        names, values = read_labels(y, type(self).__name__, gaps=self.missing_labels == "public")
+        bounds = declare_bounds(self.label_bounds, names)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, np.empty((len(given), 0)))
+        check_consistent_length(range(len(given)), values, *([] if units is None else [units.codes]))
+        schema = self._declare(given, names[0], bounds[0], units)
+        kept = np.flatnonzero(~np.isnan(values.reshape(len(values), -1)).any(axis=1))
+        if len(kept) < len(values):
+            given, values, units = given.take(kept), values[kept], None if units is None else units[kept]
+            weights = None if weights is None else weights[kept]
         public, encoding, table = given.select(schema.public).encode(squash=self.heavy_tails == "squash")
-        records = Records(
-            public,
-            given.read_private(schema.private_columns),
-            Labels(label, schema.label_bounds, schema.label.name),
-            units,
-            schema,
-            table,
+        labels = make_labels(names, values, bounds)
+        private = given.read_private(schema.private_columns)
+        records = Records(public, private, labels[0], units, schema, table, weights)
+        if len(labels) == 1:
+            fits: JointFit | FitResult = request.run(records)
+        else:
+            fits = request.run_several([records.with_label(label) for label in labels])
+        results = (fits,) if isinstance(fits, FitResult) else fits.results
+        self._store(
+            tuple(replace(each, feature_order=given.names, encoding=encoding) for each in results), fits.guarantee
         )
-        result = request.run(records)
-        self._store(replace(result, feature_order=given.names, encoding=encoding))
         return self
 
-    def _store(self, result: FitResult) -> None:
+    def _store(self, results: tuple[FitResult, ...], guarantee: Guarantee | JointGuarantee) -> None:
         """Set the fitted attributes."""
-        self.result_ = result
-        self.model_ = result.model
-        self.guarantee_ = result.guarantee
-        self.settings_ = result.settings
-        self.diagnostics_ = result.diagnostics
-        self.transcript_ = result.transcript
-        self.ledger_ = result.ledger
-        self.encoding_ = result.encoding or Encoding.plain(result.schema.public)
-        if result.model.head.linear_in is Linearity.COLUMNS:
-            pairs = result.list_coefficients()
-            self.coef_names_ = np.array([name for name, _ in pairs], dtype=object)
-            self.coef_ = np.array([value for _, value in pairs], dtype=np.float64)
-            self.intercept_ = result.model.compute_linear_coefficients()[2]
+        first = results[0]
+        self.results_, self.guarantee_, self.ledger_ = results, guarantee, first.ledger
+        self.encoding_ = first.encoding or Encoding.plain(first.schema.public)
+        several = len(results) > 1
+        for name in ("result_", "model_", "settings_", "diagnostics_", "transcript_", "coef_", "intercept_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
+        if not several:
+            self.result_, self.model_, self.settings_ = first, first.model, first.settings
+            self.diagnostics_, self.transcript_ = first.diagnostics, first.transcript
+        if first.model.head.linear_in is Linearity.COLUMNS:
+            self.coef_names_ = np.array([name for name, _ in first.list_coefficients()], dtype=object)
+            coefficients = np.array([[value for _, value in each.list_coefficients()] for each in results])
+            intercepts = [each.model.compute_linear_coefficients()[2] for each in results]
+            self.coef_ = coefficients if several else coefficients[0]
+            self.intercept_ = np.array(intercepts) if several else intercepts[0]
 
     def save(self, folder: str | Path) -> Path:
         """Save the model, its guarantee, transcript and a copy of the ledger to a folder that does not exist yet.
 
+        With several labels, the folder contains the folder of a model for each of them.
+
         Privacy
             Writes released values and public settings only: no cost.
         """
-        check_is_fitted(self, "result_")
-        return save_model(folder, self.result_)
+        check_is_fitted(self, "results_")
+        if isinstance(self.guarantee_, JointGuarantee):
+            return save_models(folder, self.results_, self.guarantee_)
+        return save_model(folder, self.results_[0])
 
     @classmethod
     def load(cls, folder: str | Path) -> "PrivateRegressor":
@@ -245,27 +273,29 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         The regressor selects the columns of tables by name, in any order. It takes arrays only if it was fitted to an
         array. It is for prediction only: to fit again, create a new regressor with your ledger.
         """
-        result = load_model(folder)
-        guarantee, schema = result.guarantee, result.schema
+        results, guarantee = load_models(folder)
+        first = results[0]
+        schema, bounds = first.schema, [each.guarantee.label_bounds for each in results]
+        names = first.feature_order or (*schema.public, *schema.private)
         regressor = cls(
             guarantee.epsilon,
             guarantee.delta,
-            label_bounds=(guarantee.label_bounds.low, guarantee.label_bounds.high),
-            head=result.model.head,
+            label_bounds=[(each.low, each.high) for each in bounds]
+            if len(bounds) > 1
+            else (bounds[0].low, bounds[0].high),
+            head=first.model.head,
             private_columns={column.name: _declare_again(column) for column in schema.private_columns},
             unit=schema.unit,
             missing_labels="public" if schema.label.missing_is_public else "refuse",
-            fit_intercept=result.model.has_constant,
-            neighbouring=guarantee.neighbouring,
-            ledger=result.ledger,  # a copy: nothing can be spent on it, so that nobody refits without noticing
+            fit_intercept=first.model.has_constant,
+            neighbouring=first.guarantee.neighbouring,
+            ledger=first.ledger,  # a copy: nothing can be spent on it, so that nobody refits without noticing
         )
-        names = result.feature_order or (*schema.public, *schema.private)
-        result = replace(result, feature_order=names)
         places = [f"x{place}" for place in range(len(names) + 1)]  # names of the columns of arrays
         regressor.n_features_in_ = len(names)
         if not (set(names) == set(places[:-1]) or {*names, schema.unit} == set(places)):
             regressor.feature_names_in_ = np.array(names, dtype=object)
-        regressor._store(result)
+        regressor._store(tuple(replace(each, feature_order=names) for each in results), guarantee)
         return regressor
 
     def report(self, file: str | Path, *, overwrite: bool = False) -> Path:
@@ -276,20 +306,26 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         """
         from conddp.report import report_fit, write_report
 
-        check_is_fitted(self, "result_")
-        return write_report(report_fit(self.result_), Path(file), overwrite=overwrite)
+        check_is_fitted(self, "results_")
+        if len(self.results_) > 1:
+            raise ValueError(
+                "a report is about one label. Use conddp.report.report_fit with one of results_, or save the model and "
+                "report on the folder of a label."
+            )
+        return write_report(report_fit(self.results_[0]), Path(file), overwrite=overwrite)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Predict in the units of the label, clamped to its bounds. No cost, because the model is already released.
 
         The columns of a table are selected by name, in any order. Other columns are ignored, and missing ones are
-        refused. Arrays and sparse matrices are taken by position, if ``fit`` was given one.
+        refused. Arrays and sparse matrices are taken by position, if ``fit`` was given one. With several labels, the
+        result has one column for each.
         """
-        check_is_fitted(self, "model_")
+        check_is_fitted(self, "results_")
         given = self._arrange(open_input(X))
-        return self.model_.predict(
-            given.transform(self.encoding_), given.read_private(self.result_.schema.private_columns)
-        )
+        public, private = given.transform(self.encoding_), given.read_private(self.results_[0].schema.private_columns)
+        predictions = [each.predict(public, private) for each in self.results_]
+        return np.column_stack(predictions) if len(predictions) > 1 else predictions[0]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R² of the predictions, as scikit-learn defines it.
@@ -339,7 +375,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             if given.has_names:
                 self.feature_names_in_ = np.array(given.names, dtype=object)
 
-    def _declare(self, given: Input, y: Any, units: Units | None) -> Schema:
+    def _declare(self, given: Input, label: str, bounds: Bounds, units: Units | None) -> Schema:
         """Schema of the training table, from the arguments of the user."""
         if not isinstance(self.private_columns or {}, Mapping):
             raise SchemaError(
@@ -356,10 +392,9 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             if name in private:
                 raise SchemaError("private_columns names a column twice, by name and by position.")
             private[name] = Column.private(name, declared)
-        label = getattr(y, "name", None)
         return Schema.of(
-            label=label if isinstance(label, str) and label else "label",
-            label_bounds=self.label_bounds,
+            label=label,
+            label_bounds=bounds,
             public=[name for name in given.names if name not in private],
             private=private,
             missing_labels=self.missing_labels,
@@ -368,7 +403,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
 
     def _arrange(self, given: Input) -> Input:
         """New records with the columns of the training records, in their order."""
-        names, named = self.result_.feature_order, hasattr(self, "feature_names_in_")
+        names, named = self.results_[0].feature_order, hasattr(self, "feature_names_in_")
         if named and not given.has_names:
             raise SchemaError(
                 "X has no column names, but the model was fitted to a table with names. Pass a table, so that columns "
@@ -403,26 +438,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         tags.regressor_tags.poor_score = True  # noise may dominate on small data sets
         tags.input_tags.allow_nan = True  # gaps in public columns; those in private columns need a declared fill
         tags.input_tags.sparse = True
+        tags.target_tags.multi_output = True
         return tags
-
-
-def _read_label(y: Any, estimator: str, *, gaps: bool) -> NDArray[Any]:
-    """Validate the label and return a vector of numbers; error messages never quote a value."""
-    if y is None:
-        raise ValueError(f"This {estimator} estimator requires y to be passed, but the target y is None.")
-    if nw.dependencies.is_into_series(y):
-        return as_column(nw.from_native(y, series_only=True), what="Input y", finite=False, gaps=gaps, cure=LABEL_CURE)
-    if nw.dependencies.is_into_dataframe(y):
-        table = nw.from_native(y, eager_only=True)
-        columns = [
-            as_column(series, what="Input y", finite=False, gaps=gaps, cure=LABEL_CURE)
-            for series in table.iter_columns()
-        ]
-        values: Any = np.column_stack(columns)
-    else:
-        values = as_numbers(y, what="Input y", finite=False, gaps=gaps, cure=LABEL_CURE)
-    vector: NDArray[Any] = column_or_1d(values, warn=True)
-    return vector
 
 
 def _declare_again(column: Column) -> dict[str, Any]:

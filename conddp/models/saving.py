@@ -52,7 +52,7 @@ from conddp.privacy.transcript import Transcript
 from conddp.stored import LARGEST_FILE, decode, decode_settings, parse_json, read_bytes, require
 from conddp.theory.design import Design
 
-__all__ = ["ModelFileError", "check_folder", "load_model", "save_model"]
+__all__ = ["ModelFileError", "check_folder", "decode_budget", "digest_file", "load_model", "save_model"]
 
 FORMAT_VERSION = 6
 WEIGHTS, RECORD, LEDGER = "model.safetensors", "model.json", "ledger.jsonl"
@@ -253,6 +253,11 @@ def _not_of_this_record(path: Path) -> str:
     return f"'{path}' does not belong to its {RECORD}, or is damaged. Restore the folder."
 
 
+def digest_file(path: Path) -> str:
+    """Return the digest of a file, as it is stored in records."""
+    return _digest(read_bytes(path))
+
+
 def _digest(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
@@ -324,13 +329,13 @@ def _make_guarantee(stored: Any, transcript: Transcript) -> Guarantee:
     guarantee: Guarantee = decode(Guarantee, {**values, "budget": placeholder, "mechanism": ""}, "guarantee")
     generated = describe_transcript(transcript, guarantee.neighbouring)
     mechanism = " ".join(filter(None, (generated, note)))
-    made = replace(guarantee, budget=_make_budget(budget), mechanism=mechanism)
+    made = replace(guarantee, budget=decode_budget(budget), mechanism=mechanism)
     require(made.num_records >= 1, "'guarantee.num_records' must be at least 1")
     require(min(made.num_units, made.records_per_unit) >= 0, "numbers of units must not be negative")
     return made
 
 
-def _make_budget(stored: Any) -> PrivacyBudget:
+def decode_budget(stored: Any) -> PrivacyBudget:
     """Decode a budget, whose epsilon may be infinite."""
     unlimited = isinstance(stored, dict) and stored.get("epsilon") == math.inf
     made: PrivacyBudget = decode(PrivacyBudget, {**stored, "epsilon": 0.0} if unlimited else stored, "guarantee.budget")
