@@ -1,9 +1,9 @@
 """The rules by which public columns are encoded, beside other rules.
 
 Constants of ``conddp/features/column_encodings.py`` are replaced one at a time. Each variant gives the test R2 of the
-default at three epsilons (replacement, delta 1e-6, one split, mean over 10 noise seeds or 3 for large tables) and of ridge regression
-without privacy on the same features. The question is whether a rule helps and whether it ever does harm. Writes
-``benchmarks/results/encoding_rules.json``; what is in the file is not measured again.
+default at three epsilons (replacement, delta 1e-6, one split, mean over ten noise seeds, or three for large tables) and
+of ridge regression without privacy on the same features. The question is whether a rule helps and whether it ever does
+harm. Writes ``benchmarks/results/encoding_rules.json``; what is in the file is not measured again.
 
     python benchmarks/encoding_rules.py [numbers | levels | scales | dates] [TABLE ...]
 """
@@ -27,10 +27,10 @@ from tables import TABLES, Table
 from conddp.algorithms.request import FitRequest
 from conddp.bounds import Bounds
 from conddp.data.column import Kind
-from conddp.data.parts import Labels
+from conddp.data.parts import Labels, PublicFeatures
 from conddp.data.public_table import PublicTable
 from conddp.data.records import Records
-from conddp.features import column_encodings, encoding
+from conddp.features import column_encodings, encoding, standardization
 from conddp.features.column_encodings import NumberEncoding
 from conddp.research.datasets import load_dataset
 
@@ -50,7 +50,6 @@ NUMBERS: dict[str, dict[str, Any]] = {
     "bounded beyond 20 sd": {"FAR": 20.0, "bounded": True},
     "bounded beyond 5 sd": {"FAR": 5.0, "bounded": True},
 }
-EVERY = 10**6
 LEVELS: dict[str, dict[str, Any]] = {
     "n^0.5, 64 bins": {},
     "n^0.5, 0 bins": {"MOST_BINS": 0},
@@ -59,10 +58,16 @@ LEVELS: dict[str, dict[str, Any]] = {
     "n^0.33, 0 bins": {"exponent": 0.33, "MOST_BINS": 0},
     "n^0.2, 64 bins": {"exponent": 0.2},
     "n^0.2, 0 bins": {"exponent": 0.2, "MOST_BINS": 0},
-    "every level": {"ALL_LEVELS": EVERY},
+    "every level": {"exponent": 0.0, "MOST_LEVELS": 1_000},
     "40 levels or none": {"RECORDS_PER_LEVEL": NEVER},
 }
-SCALES: dict[str, dict[str, Any]] = {"one scale per category": {}, "each indicator by itself": {"groups": False}}
+SCALES: dict[str, dict[str, Any]] = {
+    "one scale per category": {},
+    "each indicator by itself": {"groups": False},
+    "at least 0.25": {"least": 0.25},
+    "at least 0.5": {"least": 0.5},
+    "at least 1": {"least": 1.0},
+}
 DATES: dict[str, dict[str, Any]] = {
     "year 2, day 3": {},
     "year 1, day 3": {"YEAR_WAVES": 1},
@@ -159,6 +164,19 @@ def changed(rule: dict[str, Any]) -> Iterator[None]:
                     yield
 
 
+@contextmanager
+def scaled(features: tuple[str, ...], least: float) -> Iterator[None]:
+    """Divide indicators by no less than some number."""
+    indicators = np.array([any(mark in name for mark in ("=", "missing", "other levels")) for name in features])
+    plain = standardization._add_by_group
+
+    def add_by_group(variance: Vector, groups: Any) -> Vector:
+        return np.maximum(plain(variance, groups), least**2 * indicators)
+
+    with mock.patch.object(standardization, "_add_by_group", add_by_group):
+        yield
+
+
 def bound(self: NumberEncoding, column: Any) -> Vector:
     """Transform a heavy-tailed number to z / sqrt(1 + (z / 3)^2), which lies between -3 and 3."""
     values, gaps = column.values, np.isnan(column.values)
@@ -202,7 +220,7 @@ def measure(data: Data, rule: dict[str, Any]) -> dict[str, float]:
         chosen = encoding.Encoding.of(_drop_dates(public, rule)[train])
         features, fresh = (chosen.transform(_drop_dates(public, rule)[part]) for part in (train, new))
     if rule.get("groups") is False:
-        features = replace(features, groups=None)
+        features = PublicFeatures(features.values, features.names)
     records = Records(features, None, Labels(y[train], Bounds(*bounds)))
     variance = np.mean((y[new] - y[train].mean()) ** 2)
     found = {"features": float(len(chosen.features))}
@@ -211,14 +229,12 @@ def measure(data: Data, rule: dict[str, Any]) -> dict[str, float]:
         for seed in range(10 if len(y) < 10_000 else 3):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                result = FitRequest(epsilon, DELTA, random_state=seed).run(records)
+                with scaled(chosen.features, rule.get("least", 0.0)):
+                    result = FitRequest(epsilon, DELTA, random_state=seed).run(records)
             scores.append(1 - np.mean((y[new] - result.predict(fresh)) ** 2) / variance)
         found[f"{epsilon:g}"] = float(np.mean(scores))
         found[f"{epsilon:g} sd"] = float(np.std(scores, ddof=1))
-    dense = [
-        each.values if isinstance(each.values, np.ndarray) else each.values.toarray() for each in (features, fresh)
-    ]
-    ridge = np.clip(fit_ridge(dense[0], np.clip(y[train], *bounds), dense[1]), *bounds)
+    ridge = np.clip(fit_ridge(features.values, np.clip(y[train], *bounds), fresh.values), *bounds)
     found["ridge"] = float(1 - np.mean((y[new] - ridge) ** 2) / variance)
     found["seconds"] = time.perf_counter() - begin
     return found

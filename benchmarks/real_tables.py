@@ -1,7 +1,7 @@
 """Tables with text, categories, dates and gaps, from CSV to a model, predictions and a report, with no code.
 
-Every table of ``benchmarks/tables.py`` is written to a CSV file and split 80 to 20 at random. The commands ``conddp fit``,
-``conddp predict`` and ``conddp report`` then run as a user would run them, with the time and the memory that they take.
+Every table of ``benchmarks/tables.py`` is split 80 to 20 at random and written to CSV files. Then ``conddp fit``,
+``conddp predict`` and ``conddp report`` run as a user would run them, with the time and the memory that they take.
 The functions behind these commands give the test R2 at every epsilon, as a mean over noise seeds, under replacement
 with delta 1e-6. Beside it stand ridge regression without privacy on the same features, and both on "numbers only": the
 columns of numbers, with gaps filled by the median. All models are trained on labels clamped to the declared range, and
@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -90,7 +89,6 @@ def fit_ridge(X: Any, y: Vector, X_new: Any, bounds: tuple[float, float]) -> Vec
 
     As for conddp, labels and predictions are clamped to the declared range.
     """
-    X, X_new = (each.toarray() if sparse.issparse(each) else each for each in (X, X_new))
     model = make_pipeline(StandardScaler(), RidgeCV(PENALTIES, cv=5))
     return np.clip(model.fit(X, np.clip(y, *bounds)).predict(X_new), *bounds)
 
@@ -194,7 +192,6 @@ def encode_private(private: PrivateFeatures | None, schema: Schema) -> NDArray[n
 
 def join(values: Any, extra: Any) -> Any:
     """Public and private features side by side, dense."""
-    values = values.toarray() if sparse.issparse(values) else values
     return values if extra is None else np.hstack([values, extra])
 
 
