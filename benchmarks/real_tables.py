@@ -90,7 +90,8 @@ def fit_ridge(X: Any, y: Vector, X_new: Any, bounds: tuple[float, float]) -> Vec
     As for conddp, labels and predictions are clamped to the declared range.
     """
     model = make_pipeline(StandardScaler(), RidgeCV(PENALTIES, cv=5))
-    return np.clip(model.fit(X, np.clip(y, *bounds)).predict(X_new), *bounds)
+    predictions: Vector = model.fit(X, np.clip(y, *bounds)).predict(X_new)
+    return np.clip(predictions, *bounds)
 
 
 def fit_privately(records: Records, new: tuple[Any, Any], truth: Vector, mean: float) -> dict[str, float]:
