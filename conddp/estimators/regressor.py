@@ -137,6 +137,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     result_: FitResult
     results_: tuple[FitResult, ...]
     guarantee_: Any  # Guarantee, or JointGuarantee of several labels
+    intercept_: Any  # a number, or one for each label
 
     def __init__(
         self,
