@@ -174,8 +174,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         self,
         X: Any,
         y: Any,
-        sample_weight: Any = None,
         *,
+        sample_weight: Any = None,
         unit: Any = None,
         checkpoint: str | Path | None = None,
     ) -> "PrivateRegressor":
