@@ -128,10 +128,32 @@ def test_dates_have_a_trend_and_the_cycles_that_they_vary_in() -> None:
 
 
 def test_a_missing_date_has_the_median_trend_and_no_cycle() -> None:
-    days = [*pd.date_range("2020-01-01", periods=400, freq="D"), None]
+    days = [*pd.date_range("2020-01-01", periods=395, freq="D"), *[None] * 6]
     encoding, values = encode(pd.DataFrame({"d": days}))
     assert encoding.features[-1] == "d is missing"
     assert values[-1].tolist() == [0.0] * (values.shape[1] - 1) + [1.0]
+
+
+def test_levels_and_gaps_that_are_too_rare_to_learn_have_no_feature_of_their_own() -> None:
+    """Of 10,000 records, 25 are enough: a quarter of the square root."""
+    n = 10_000
+    number = np.arange(n, dtype=np.float64)
+    for rare, marked in ((24, False), (25, True)):
+        encoding, values = encode(pd.DataFrame({"a": np.where(np.arange(n) < rare, np.nan, number)}))
+        assert encoding.features == (("a", "a is missing") if marked else ("a",))
+        np.testing.assert_array_equal(values[:, 0], np.where(number < rare, np.median(number[rare:]), number))
+        text = np.where(np.arange(n) < rare, "rare", np.where(np.arange(n) % 2, "odd", "even"))
+        encoding, values = encode(pd.DataFrame({"a": text}))
+        assert encoding.features == (("a=even", "a=odd", "a=rare") if marked else ("a=even", "a=odd"))
+        assert (values.sum(axis=1) == (np.arange(n) >= (0 if marked else rare))).all()
+        gaps = pd.DataFrame({"a": pd.Series(text).mask(text == "rare")})
+        assert ("a is missing" in encode(gaps)[0].features) is marked
+        days = pd.Series(pd.date_range("2020-01-01", periods=n, freq="h")).mask(np.arange(n) < rare)
+        assert ("a is missing" in encode(pd.DataFrame({"a": days}))[0].features) is marked
+    several = np.where(np.arange(n) < 20, "b", np.where(np.arange(n) < 40, "c", "common"))
+    encoding, values = encode(pd.DataFrame({"a": several}))
+    assert encoding.features == ("a=common", "a: other levels 1 of 1")  # 40 records together are enough
+    np.testing.assert_array_equal(values[:, 1], np.arange(n) < 40)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +182,7 @@ def test_a_column_whose_every_level_is_new_raises_a_warning() -> None:
 
 
 def test_indicators_of_a_category_share_a_scale_so_that_rare_levels_count_less() -> None:
-    frame = pd.DataFrame({"a": ["x"] * 90 + ["y"] * 9 + ["z"], "b": np.arange(100.0)})
+    frame = pd.DataFrame({"a": ["x"] * 88 + ["y"] * 9 + ["z"] * 3, "b": np.arange(100.0)})
     table = PublicTable.of(frame)
     features = Encoding.of(table).transform(table)
     assert features.groups is not None and features.groups.tolist() == [0, 0, 0, 1]

@@ -101,6 +101,8 @@ def test_dates_and_iso_text_become_days() -> None:
     text = pd.DataFrame({"a": ["2020-02-29", None, "2020-03-01 06:00"]})
     read = PublicTable.of(text, kinds={"a": Kind.DATE}).columns["a"]
     np.testing.assert_allclose(read.values, [DAYS, np.nan, DAYS + 1.25])
+    zoned = pd.DataFrame({"a": ["2020-02-29T12:00:00Z", None]})
+    np.testing.assert_allclose(PublicTable.of(zoned, kinds={"a": Kind.DATE}).columns["a"].values, [DAYS + 0.5, np.nan])
 
 
 def test_durations_and_times_of_the_day_are_hours() -> None:
@@ -123,10 +125,10 @@ def test_the_same_category_has_the_same_level_in_every_type() -> None:
 
 
 def test_text_that_was_declared_a_number_is_parsed() -> None:
-    table = pd.DataFrame({"a": ["1,234.5", " 2 ", None], "b": ["yes", "No", "1"]})
+    table = pd.DataFrame({"a": ["1,234.5", " 2 ", None, ".", "NA"], "b": ["yes", "No", "1", "?", None]})
     columns = PublicTable.of(table, kinds={"a": Kind.NUMBER, "b": Kind.BOOLEAN}).columns
-    np.testing.assert_array_equal(columns["a"].values, [1234.5, 2.0, np.nan])
-    np.testing.assert_array_equal(columns["b"].values, [1.0, 0.0, 1.0])
+    np.testing.assert_array_equal(columns["a"].values, [1234.5, 2.0, np.nan, np.nan, np.nan])
+    np.testing.assert_array_equal(columns["b"].values, [1.0, 0.0, 1.0, np.nan, np.nan])
 
 
 @pytest.mark.parametrize(

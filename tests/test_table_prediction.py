@@ -200,6 +200,29 @@ def test_a_file_is_scored_piece_by_piece_with_columns_to_keep(tmp_path: Path, mo
             np.testing.assert_allclose(written["price_predicted"].to_numpy(), whole, rtol=1e-12)
 
 
+def test_zones_of_time_stamps_and_gaps_of_stata_are_read_in_training_and_in_scoring(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    stamps = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 8_000, 400), unit="h")
+    rate = rng.normal(size=400)
+    table = pd.DataFrame({"at": stamps, "rate": rate, "y": np.clip(rate + (stamps.hour > 12), -3, 3)})
+    table.loc[::7, "rate"] = np.nan
+    plain, other = tmp_path / "plain.csv", tmp_path / "other.csv"
+    table.to_csv(plain, index=False)
+    zoned = table.assign(at=stamps.strftime("%Y-%m-%dT%H:%M:%SZ"), rate=table["rate"].astype(object).fillna("."))
+    zoned.to_csv(other, index=False)
+    schema = Schema.of(label="y", label_bounds=(-3, 3), public=["at", "rate"])
+    scores = {}
+    for name in (plain, other):
+        model, out = tmp_path / f"model of {name.stem}", tmp_path / f"scores of {name.name}"
+        encoding = fit_file(name, schema, model, seed=0).encoding
+        assert encoding is not None
+        assert {"at: time of day, sine 1", "rate is missing"} <= set(encoding.features)
+        predict_file(model, name, out)
+        scores[name] = pd.read_csv(out)["y_predicted"].to_numpy()
+    np.testing.assert_allclose(scores[plain], scores[other])
+    assert np.std(scores[plain]) > 0.1
+
+
 def test_scoring_that_fails_leaves_no_file(tmp_path: Path, fitted: PrivateRegressor) -> None:
     fitted.save(tmp_path / "model")
     bad = TABLE.assign(rooms=TABLE["rooms"].astype(object).where(np.arange(N) < N - 1, "many"))

@@ -21,6 +21,7 @@ from conddp.errors import SchemaError
 
 __all__ = ["PublicColumn", "read_public_column"]
 
+GAPS = {"", ".", "?", "-", "na", "n/a", "null", "none"}  # gaps in text that was declared as numbers or flags
 LARGEST_WHOLE = 2.0**53  # larger numbers are not distinct in floating point
 
 
@@ -159,6 +160,9 @@ def _parse_numbers(series: nw.Series[Any], kind: Kind, name: str) -> NDArray[np.
     parsed[-1] = np.nan
     for place, level in enumerate(column.levels):
         text = level.strip().replace(",", "") if kind is Kind.NUMBER else level.strip().lower()
+        if text.lower() in GAPS:
+            parsed[place] = np.nan
+            continue
         try:
             parsed[place] = words[text] if text in words and kind is Kind.BOOLEAN else float(text)
         except ValueError:
@@ -198,13 +202,22 @@ def _parse_dates(series: nw.Series[Any], name: str) -> nw.Series[Any]:
     try:
         text = _to_arrow(series).cast(pyarrow.string())
         chunks = text.chunks if isinstance(text, pyarrow.ChunkedArray) else [text]
-        stamps = pyarrow.chunked_array(chunks, type=pyarrow.string()).cast(pyarrow.timestamp("us"))
-        parsed = nw.from_native(stamps, series_only=True)
+        parsed = nw.from_native(_cast_dates(pyarrow.chunked_array(chunks, type=pyarrow.string())), series_only=True)
     except (pyarrow.ArrowException, ValueError):
         pass
     if parsed is None:
         raise SchemaError(f"column '{name}' holds text that is not a date such as 2026-01-31 or 2026-01-31 14:05.")
     return parsed
+
+
+def _cast_dates(text: Any) -> Any:
+    """Text as time stamps: on the clock of the text, or in UTC if it names a time zone."""
+    import pyarrow
+
+    try:
+        return text.cast(pyarrow.timestamp("us"))
+    except pyarrow.ArrowException:
+        return text.cast(pyarrow.timestamp("us", "UTC"))
 
 
 def _read_category(series: nw.Series[Any], name: str) -> PublicColumn:

@@ -29,6 +29,7 @@ DAMAGED = (
     "the data file '{}' is damaged, or a column has mixed types, for example numbers in its first rows and text "
     "further down."
 )
+STATA_GAP = "."  # also of SAS; a column of numbers with such cells would be read as text
 MISSING_MARKS = {"na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nil", "missing", "unknown", "?", "-", "--", "."}
 
 
@@ -115,9 +116,11 @@ def _convert(names: Sequence[str], kinds: Mapping[str, Kind], *, strict: bool = 
 
     types = {name: pyarrow.string() for name in names if kinds.get(name) is Kind.CATEGORY}
     if strict:
-        exact = {Kind.NUMBER: pyarrow.float64(), Kind.DATE: pyarrow.timestamp("us")}
+        exact = {Kind.NUMBER: pyarrow.float64(), Kind.DATE: pyarrow.string()}  # dates may be in a time zone or not
         types |= {name: exact[kinds[name]] for name in names if kinds.get(name) in exact}
-    return pyarrow.csv.ConvertOptions(include_columns=list(names), column_types=types, strings_can_be_null=True)
+    options = pyarrow.csv.ConvertOptions(include_columns=list(names), column_types=types, strings_can_be_null=True)
+    options.null_values = [*options.null_values, STATA_GAP]
+    return options
 
 
 def _choose_block(source: Path) -> int:

@@ -32,6 +32,7 @@ NORMAL_QUARTILES = 1.349  # distance between the quartiles of a normal distribut
 ALL_LEVELS = 40  # up to this number of levels, each gets a feature of its own
 MOST_LEVELS = 400  # levels of one column that get a feature of their own
 MOST_BINS = 64  # features that rare levels share
+RARE = 0.25  # a level or a gap with fewer than this times the square root of n records has no feature of its own
 RECORDS_PER_LEVEL = 2.0  # with fewer records per level on average, a column identifies records and is left out
 YEAR, HALF_YEAR, FORTNIGHT = 365.2425, 182.0, 14.0  # days
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -53,7 +54,7 @@ class NumberEncoding:
     scale : float
         Scale of the transformation; 0 if the column is not transformed.
     has_gaps : bool
-        Whether the training column had gaps, so that a second feature marks them.
+        Whether a second feature marks gaps. It does if the training column had more than a few.
     """
 
     form: ClassVar[str] = "number"
@@ -76,7 +77,7 @@ class NumberEncoding:
         scale = _measure_scale(known, median) if squash and is_heavy_tailed(known) else 0.0
         if scale <= TINY:
             scale = 0.0
-        return cls(name, column.kind, median, scale, bool(gaps.any()))
+        return cls(name, column.kind, median, scale, _is_common(int(gaps.sum()), len(gaps)))
 
     @property
     def is_plain(self) -> bool:
@@ -149,15 +150,20 @@ class CategoryEncoding:
     def of(cls, name: str, column: PublicColumn) -> "CategoryEncoding":
         """Choose the encoding of a category, from the number of records of each level.
 
-        Up to 40 levels have a feature each. Of more levels, those with at least the square root of n records do: the
-        noise in the effect of a level is proportional to one over its number of records, so the effects of rarer levels
-        could not be learned. The others share up to 64 features.
+        The noise in the effect of a level is proportional to one over its number of records, so the effects of rare
+        levels cannot be learned. Of up to 40 levels, those with at least a quarter of the square root of n records
+        have a feature each, and the others share one. Of more levels, those with at least the square root of n records
+        have a feature each, and the others share up to 64.
         """
         counts = column.count_levels()
-        has_gaps = bool((column.values < 0).any())
-        if len(counts) <= ALL_LEVELS:
-            return cls(name, column.levels, 0, has_gaps)
         n = len(column)
+        has_gaps = _is_common(n - int(counts.sum()), n)
+        if len(counts) <= ALL_LEVELS:
+            common = [
+                level for level, count in zip(column.levels, counts.tolist(), strict=True) if _is_common(count, n)
+            ]
+            rest = sum(count for count in counts.tolist() if not _is_common(count, n))
+            return cls(name, tuple(common), int(_is_common(rest, n)), has_gaps)
         if counts.sum() < RECORDS_PER_LEVEL * len(counts):
             return cls(name, has_gaps=has_gaps)
         frequent = np.flatnonzero(counts >= math.sqrt(n))
@@ -265,7 +271,7 @@ class DateEncoding:
             span >= HALF_YEAR,
             span >= FORTNIGHT and len(weekdays) > 1,
             len(times) > 1,
-            bool(gaps.any()),
+            _is_common(int(gaps.sum()), len(gaps)),
         )
 
     @property
@@ -347,6 +353,11 @@ def is_heavy_tailed(known: Vector) -> bool:
     with np.errstate(over="ignore", invalid="ignore"):
         center, deviation = known.mean(), known.std()
         return bool(max(known.max() - center, center - known.min()) > FAR * deviation > 0)
+
+
+def _is_common(count: int, num_records: int) -> bool:
+    """Whether enough records have a level, or a gap, for its effect to be learned."""
+    return count > 0 and count >= RARE * math.sqrt(num_records)
 
 
 def _measure_scale(known: Vector, median: float) -> float:
