@@ -18,7 +18,7 @@ from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
 from conddp.data.records import Records
 from conddp.data.schema import Schema
-from conddp.errors import SchemaError
+from conddp.errors import OutputExists, SchemaError
 from conddp.heads.head import Head
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
@@ -307,7 +307,7 @@ def test_reports_are_written_by_suffix_and_not_over_others(tmp_path: Path, docum
     for suffix, start in ((".html", "<!doctype"), (".md", "# "), (".json", "{")):
         path = write_report(documents["plan"], tmp_path / "deep" / f"page{suffix}")
         assert path.read_text(encoding="utf-8").startswith(start)
-        with pytest.raises(SchemaError, match="exists already"):
+        with pytest.raises(OutputExists, match="exists already"):
             write_report(documents["plan"], path)
         write_report(documents["plan"], path, overwrite=True)
     with pytest.raises(SchemaError, match=r"\.html, \.md or \.json"):

@@ -426,7 +426,7 @@ def test_the_estimator_takes_the_unit_column_out_of_the_table(kind: str) -> None
     unit = 1 if kind == "array" else "customer_id"
     model = PrivateRegressor(label_bounds=(0, 10), unit=unit, random_state=0).fit(given, y)
     plain = PrivateRegressor(label_bounds=(0, 10), random_state=0).fit(
-        X.drop(columns="customer_id"), y, X["customer_id"]
+        X.drop(columns="customer_id"), y, unit=X["customer_id"]
     )
     assert np.array_equal(model.coef_, plain.coef_)
     assert model.n_features_in_ == 3 and len(model.coef_) == 3

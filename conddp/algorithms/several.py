@@ -61,8 +61,7 @@ def check_outputs(outputs: Sequence[Records]) -> None:
         if not same:
             raise SchemaError(
                 f"label '{other.label.name}' belongs to other records than label '{first.label.name}'. Labels of one "
-                "fit share public columns, private columns, units and weights: make one from the other by "
-                "records.with_label(labels)."
+                "fit share public columns, private columns, units and weights: make one from the other."
             )
 
 

@@ -62,7 +62,7 @@ class Records:
             if (declared.name, declared.bounds) != (label.name, label.bounds):
                 raise SchemaError(
                     f"the schema declares the label '{declared.name}' with bounds {declared.bounds}, but the records "
-                    f"have the label '{label.name}' with bounds {label.bounds}. Use with_label to change both."
+                    f"have the label '{label.name}' with bounds {label.bounds}. Change both together."
                 )
             private = ((), ()) if self.private is None else (self.private.names, self.private.domains)
             if (self.declared.private, self.declared.private_domains) != private:

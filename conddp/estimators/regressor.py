@@ -137,6 +137,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     result_: FitResult
     results_: tuple[FitResult, ...]
     guarantee_: Any  # Guarantee, or JointGuarantee of several labels
+    intercept_: Any  # a number, or one for each label
 
     def __init__(
         self,
@@ -173,8 +174,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         self,
         X: Any,
         y: Any,
-        sample_weight: Any = None,
         *,
+        sample_weight: Any = None,
         unit: Any = None,
         checkpoint: str | Path | None = None,
     ) -> "PrivateRegressor":

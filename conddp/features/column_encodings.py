@@ -26,6 +26,7 @@ __all__ = ["CategoryEncoding", "ColumnEncoding", "DateEncoding", "NumberEncoding
 Vector = NDArray[np.float64]
 
 TINY = 1e-290  # smaller numbers count as zero, because they are not stored
+DECIMALS = 9  # of functions whose last bits differ between processors, so that seeded fits do not
 FAR = 20.0  # a column is heavy-tailed if a value is more than this many standard deviations from the mean
 NORMAL_QUARTILES = 1.349  # distance between the quartiles of a normal distribution, in standard deviations
 ALL_LEVELS = 40  # up to this number of levels, each gets a feature of its own
@@ -112,7 +113,7 @@ class NumberEncoding:
                 raise SchemaError(f"column '{self.column}' has gaps, but had none in training. Fill them in.")
             values = np.where(gaps, self.median, values)
         if self.scale:
-            values = np.arcsinh((values - (self.median or 0.0)) / self.scale)
+            values = np.round(np.arcsinh((values - (self.median or 0.0)) / self.scale), DECIMALS)
         return np.column_stack([values, gaps]) if self.has_gaps else np.asarray(values, dtype=np.float64)[:, None]
 
     def check(self) -> None:
@@ -375,7 +376,7 @@ def _find_weekday(days: Vector) -> NDArray[np.int64]:
 
 def _make_waves(phase: Vector, number: int) -> Vector:
     angles = 2 * np.pi * np.multiply.outer(phase % 1.0, np.arange(1, number + 1))
-    return np.hstack([np.sin(angles), np.cos(angles)])
+    return np.round(np.hstack([np.sin(angles), np.cos(angles)]), DECIMALS)
 
 
 def _name_waves(name: str, number: int) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp.data.parts import Matrix, PublicFeatures, SparseMatrix, require_public
-from conddp.features.standardization import is_large
+from conddp.features.standardization import add_by_group, is_large
 
 __all__ = ["RandomFeatures"]
 
@@ -62,8 +62,10 @@ class RandomFeatures:
             center = X.mean(axis=0, dtype=np.float64) if constant else np.zeros(d)
             spread = np.sqrt(np.mean((X - center) ** 2, axis=0, dtype=np.float64))
         varies = spread > 1e-12 * np.abs(center)
+        groups = np.arange(d) if public.groups is None else public.groups
+        spread = np.sqrt(add_by_group(spread**2, public.groups))
         rng = np.random.default_rng(seed)
-        gain = HIDDEN_GAIN / math.sqrt(max(1, int(np.count_nonzero(varies))))
+        gain = HIDDEN_GAIN / math.sqrt(max(1, len(np.unique(groups[varies]))))
         weights = rng.normal(scale=gain, size=(width, d)) * varies / np.where(varies, spread, 1.0)
         biases = rng.uniform(-1.0, 1.0, size=width) - weights @ center if constant else np.zeros(width)
         return cls(weights, biases)
@@ -77,7 +79,10 @@ class RandomFeatures:
         """Return the columns followed by the outputs of the hidden units."""
         public = require_public(public_features, function="RandomFeatures.transform")
         X = public.values.astype(np.float64, copy=False)
-        return PublicFeatures(np.column_stack([X, self._activate(X)]))
+        groups = public.groups
+        if groups is not None:  # every hidden unit is a group of its own
+            groups = np.concatenate([groups, groups.max(initial=-1) + 1 + np.arange(self.num_added)])
+        return PublicFeatures(np.column_stack([X, self._activate(X)]), groups=groups)
 
     def compute_hidden(self, public_features: PublicFeatures) -> NDArray[np.float64]:
         """Compute the outputs of the hidden units only, shape (n, width)."""

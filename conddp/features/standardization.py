@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from conddp.data.parts import Matrix, PublicFeatures, SparseMatrix, require_public
 from conddp.errors import SchemaError
 
-__all__ = ["Standardization", "choose_signs", "is_large"]
+__all__ = ["Standardization", "add_by_group", "choose_signs", "is_large"]
 
 ROWS_AT_ONCE = 65536  # rows per block when the Gram matrix is summed or features are multiplied by C
 SPARSE_ROWS_AT_ONCE = 2**18  # same, for sparse products, whose results take more memory than their rows
@@ -110,7 +110,7 @@ class Standardization:
             center = shift + moved
         variance = np.maximum(np.diag(gram) / n, 0.0)
         varies = variance > (1e-12 * center) ** 2
-        scale = np.where(varies, np.sqrt(_add_by_group(variance, groups)), 1.0)
+        scale = np.where(varies, np.sqrt(add_by_group(variance, groups)), 1.0)
         gram = np.where(np.outer(varies, varies), gram / np.outer(scale, scale), 0.0)
         return cls(num_records, n, center, variance, varies, scale, gram)
 
@@ -198,7 +198,7 @@ def _sum_sparse(
     return np.asarray(gram), total
 
 
-def _add_by_group(variance: NDArray[np.float64], groups: NDArray[np.intp] | None) -> NDArray[np.float64]:
+def add_by_group(variance: NDArray[np.float64], groups: NDArray[np.intp] | None) -> NDArray[np.float64]:
     """Sum of the variances of the group of each column; its own variance without groups."""
     return variance if groups is None else np.asarray(np.bincount(groups, weights=variance)[groups], dtype=np.float64)
 
