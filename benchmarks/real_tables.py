@@ -52,7 +52,7 @@ Vector = NDArray[np.float64]
 
 
 def run_command(arguments: list[str], folder: Path) -> tuple[float, float]:
-    """Run ``conddp`` with arguments; returns seconds and peak memory in gigabytes."""
+    """Run ``conddp`` with arguments; returns seconds and peak memory in gigabytes, at least that of this process."""
     command = [str(Path(sys.executable).parent / "conddp"), *arguments]
     begin = time.perf_counter()
     with (folder / "log.txt").open("a") as log:
@@ -203,12 +203,11 @@ def show(found: Mapping[str, Mapping[str, Any]]) -> str:
         "n",
         "columns",
         "features",
-        *(f"ε = {epsilon:g}" for epsilon in EPSILONS),
+        *(f"{epsilon:g}" for epsilon in EPSILONS),
         "ridge",
-        *(f"numbers, ε = {epsilon:g}" for epsilon in EPSILONS),
+        *(f"numbers, {epsilon:g}" for epsilon in EPSILONS),
         "numbers, ridge",
         "seconds",
-        "GB",
     ]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for table in TABLES:
@@ -225,7 +224,6 @@ def show(found: Mapping[str, Mapping[str, Any]]) -> str:
             *(f"{value:.3f}" for value in row["conddp_numbers"].values()),
             f"{row['ridge_numbers']:.3f}",
             f"{row['seconds']:.0f}",
-            f"{row['gigabytes']:.1f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
