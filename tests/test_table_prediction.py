@@ -112,7 +112,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: pd.concat([TABLE, TABLE[["city"]]], axis=1),
         "columns of the same name",
     ),
-    "no rows": (lambda: TABLE.head(0), "have no records"),
+    "no rows": (lambda: TABLE.head(0), "X has no records"),
 }
 
 
@@ -150,6 +150,47 @@ def test_arrays_are_for_models_fitted_to_arrays() -> None:
         model.predict(X[:, :2])
     numbered = pd.DataFrame(X)  # columns 0, 1, 2
     np.testing.assert_array_equal(model.predict(numbered[[2, 0, 1]]), model.predict(X))
+
+    with pytest.raises(SchemaError, match="column 'x1' is not among"):
+        model.predict(numbered.rename(columns={1: 5}))
+
+
+def test_a_flag_that_holds_other_numbers_is_refused(model: PrivateRegressor) -> None:
+    with pytest.raises(SchemaError, match="column 'garden' was true or false in training"):
+        model.predict(TABLE.assign(garden=7))
+
+
+def test_codes_and_flags_may_be_written_differently() -> None:
+    for trained, later in ((["1", "2"], ["1.0", "2.0"]), (["1.0", "2.0"], [1, 2]), ([True, False], ["True", "False"])):
+        table = pd.DataFrame({"a": pd.Series(trained * 50, dtype=object).astype("category")})
+        model = PrivateRegressor(8.0, label_bounds=(0, 3), random_state=0).fit(table, [1.0, 2.0] * 50)
+        again = pd.DataFrame({"a": pd.Series(later * 5, dtype=object)})
+        np.testing.assert_array_equal(model.predict(again), model.predict(table[:10]))
+
+
+def test_dates_in_another_time_zone_are_refused() -> None:
+    days = pd.Series(pd.date_range("2022-01-01", periods=200, freq="7h", tz="Europe/Berlin"))
+    model = PrivateRegressor(label_bounds=(0, 1), random_state=0).fit(pd.DataFrame({"d": days}), np.arange(200) % 2)
+    with pytest.raises(SchemaError, match="time zone Europe/Berlin in training and is in UTC now"):
+        model.predict(pd.DataFrame({"d": days.dt.tz_convert("UTC")}))
+
+
+def test_a_file_that_can_be_fitted_can_be_scored(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    odd = pd.DataFrame(
+        {
+            "zone": pd.date_range("2022-01-01", periods=200, freq="h").strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "clock": [f"{hour:02d}:30" for hour in rng.integers(0, 24, 200)],
+            "money": [f"{amount:,.1f}" for amount in rng.uniform(900, 9000, 200)],
+            "y": rng.uniform(0, 1, 200),
+        }
+    )
+    odd.to_csv(tmp_path / "odd.csv", index=False)
+    schema = Schema.of(
+        label="y", label_bounds=(0, 1), public=["zone", "clock", "money"], kinds={"money": "number", "zone": "date"}
+    )
+    fit_file(tmp_path / "odd.csv", schema, tmp_path / "model", delta=1e-4, seed=0)
+    assert predict_file(tmp_path / "model", tmp_path / "odd.csv", tmp_path / "out.csv") == 200
 
 
 def test_gaps_in_arrays_are_filled_and_marked() -> None:
