@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from conddp import PrivateRegressor
 from conddp.data import Schema
 from conddp.errors import SchemaError
-from conddp.files import fit_file, predict_file
+from conddp.files import fit_file, load_public, load_records, load_units, predict_file
 from conddp.models import load_model
 
 N = 600
@@ -296,3 +296,67 @@ def test_no_cell_of_a_private_column_is_in_a_message_about_tables() -> None:
         while error is not None:
             assert secret not in str(error)
             error = error.__cause__ or error.__context__
+
+
+def test_a_table_may_have_private_columns_only() -> None:
+    model = PrivateRegressor(4.0, label_bounds=(0, 400), private_columns={"income": (0, 150)}, random_state=0)
+    assert model.fit(TABLE[["income"]], LABEL).coef_names_.tolist() == ["income"]
+    assert model.predict(TABLE).shape == (N,)
+
+
+def test_private_dates_are_declared_by_dates_or_text() -> None:
+    table = TABLE[["rooms"]].assign(born=pd.Timestamp("1970-01-01") + pd.to_timedelta(np.arange(N) * 20, unit="D"))
+    fits = [
+        PrivateRegressor(4.0, label_bounds=(0, 400), private_columns={"born": bounds}, random_state=0).fit(table, LABEL)
+        for bounds in (
+            ("1960-01-01", "2010-01-01"),
+            (pd.Timestamp("1960-01-01"), pd.Timestamp("2010-01-01")),
+            (np.datetime64("1960-01-01"), np.datetime64("2010-01-01")),
+            {"bounds": ("1960-01-01", "2010-01-01"), "fill": "1980-01-01"},
+        )
+    ]
+    for model in fits:
+        assert model.coef_names_.tolist()[-1] == "born in days"
+        np.testing.assert_array_equal(model.coef_, fits[0].coef_)
+    with pytest.raises(SchemaError, match="the first of its dates must be before the second"):
+        PrivateRegressor(label_bounds=(0, 400), private_columns={"born": ("2010-01-01", "1960-01-01")}).fit(
+            table, LABEL
+        )
+
+
+def test_the_guarantee_says_that_missing_labels_are_taken_to_be_public() -> None:
+    y = LABEL.where(np.arange(N) % 3 > 0)
+    model = PrivateRegressor(label_bounds=(0, 400), missing_labels="public").fit(TABLE[["rooms"]], y)
+    assert "which records have no label (they were left out)" in str(model.guarantee_)
+    with pytest.raises(SchemaError, match="every label is missing"):
+        PrivateRegressor(label_bounds=(0, 400), missing_labels="public").fit(TABLE[["rooms"]], y * np.nan)
+
+
+def test_a_plan_is_for_the_records_that_have_a_label_if_that_is_public(tmp_path: Path) -> None:
+    table = TABLE[["rooms", "city"]].assign(price=LABEL.where(np.arange(N) % 3 > 0), who=np.arange(N) // 2)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    schema = Schema.of(
+        label="price", label_bounds=(0, 400), public=["rooms", "city"], missing_labels="public", unit="who"
+    )
+    public, encoding = load_public(tmp_path / "t.csv", schema)
+    units = load_units(tmp_path / "t.csv", schema)
+    records, same = load_records(tmp_path / "t.csv", schema)
+    assert encoding == same and units is not None and records.units is not None
+    np.testing.assert_array_equal(public.values, records.public.values)
+    np.testing.assert_array_equal(units.codes, records.units.codes)
+
+
+def test_text_that_is_nearly_all_numbers_or_dates_is_pointed_out() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "a": [*(f"{value:.4f}" for value in rng.normal(size=N - 1)), "oops"],
+            "b": pd.Series(pd.date_range("2020-01-01", periods=N)).dt.strftime("%d/%m/%Y"),
+            "c": [f"name {place}" for place in range(N)],
+        }
+    )
+    model = PrivateRegressor(label_bounds=(0, 400)).fit(table, LABEL)
+    remarks = list(model.encoding_.list_remarks())
+    assert "'a' is used as text, but nearly all of its values look like a number" in remarks[0]
+    assert "'b' is used as text, but nearly all of its values look like a date" in remarks[1]
+    assert "'c' has a different value in nearly every record" in remarks[2]

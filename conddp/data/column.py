@@ -190,8 +190,11 @@ class Column:
                 f"label '{self.name}' has fill. A gap in the label is refused. If everyone may know which labels are "
                 "missing, declare that missingness is public: such records are then dropped."
             )
-        if isinstance(fill, date):
-            fill = count_days(fill)
+        if self.kind is Kind.DATE and not isinstance(fill, (int, float)):
+            day = _read_day(fill)
+            if day is None:
+                raise SchemaError(f"fill of column '{self.name}' must be a date within its bounds.")
+            fill = day
         try:
             fill = float(fill)
         except (TypeError, ValueError):
@@ -229,19 +232,20 @@ def _read_days(bounds: object) -> tuple[float, float] | None:
     """Days since 1970 of two dates, also in text such as 2026-01-31; None if they are not dates."""
     if not isinstance(bounds, (list, tuple)) or len(bounds) != 2:
         return None
-    days = []
-    for each in bounds:
-        if type(each).__name__ == "datetime64":
-            each = each.astype("datetime64[us]").item()
-        if isinstance(each, str):
-            try:
-                each = datetime.fromisoformat(each)
-            except ValueError:
-                return None
-        if not isinstance(each, date):
+    low, high = _read_day(bounds[0]), _read_day(bounds[1])
+    return None if low is None or high is None else (low, high)
+
+
+def _read_day(day: Any) -> float | None:
+    """Days since 1970 of a date, also in text such as 2026-01-31; None if it is not a date."""
+    if type(day).__name__ == "datetime64":
+        day = day.astype("datetime64[us]").item()
+    if isinstance(day, str):
+        try:
+            day = datetime.fromisoformat(day)
+        except ValueError:
             return None
-        days.append(count_days(each))
-    return days[0], days[1]
+    return count_days(day) if isinstance(day, date) else None
 
 
 def _is_list_of_texts(declared: object) -> bool:
