@@ -67,7 +67,7 @@ REFUSED_LABELS: dict[str, tuple[Callable[[], Any], str]] = {
     "text categories": (lambda: pl.Series([SECRET_TEXT] * N, dtype=pl.Categorical), "holds categories"),
     "ragged": (lambda: [[1.0, 2.0], *[[1.0]] * (N - 1)], "must be rectangular"),
     "structured": (lambda: np.zeros(N, dtype=[("a", float)]), "holds objects|holds text"),
-    "three dimensions": (lambda: np.ones((N, 2, 2)), "should be a 1d array"),
+    "three dimensions": (lambda: np.ones((N, 2, 2)), "dim 3"),
     "a number": (lambda: 5.0, "should be a 1d array"),
     "a generator": (lambda: (value for value in label()), "holds objects"),
     "a sparse matrix": (lambda: scipy.sparse.csr_matrix(np.ones((N, 1))), "holds objects"),
