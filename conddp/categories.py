@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from conddp.errors import SchemaError
 
@@ -60,7 +61,11 @@ class Categories:
             return value
         if isinstance(value, bool) or type(value).__name__ == "bool":  # also NumPy's
             return "true" if value else "false"
+        if isinstance(value, bytes):
+            return value.decode("utf-8", "replace")
         if isinstance(value, float) and value.is_integer():
+            return str(int(value))
+        if isinstance(value, Decimal) and value.is_finite() and value == int(value):
             return str(int(value))
         return str(value)
 

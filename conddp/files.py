@@ -8,9 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
 from conddp.algorithms.request import FitRequest
 from conddp.data.column import Kind
-from conddp.data.parts import PublicFeatures
+from conddp.data.parts import PublicFeatures, as_column
 from conddp.data.readers import read_table, require_names, stream_table
 from conddp.data.records import Records
 from conddp.data.schema import Schema
@@ -171,13 +175,16 @@ def load_public(data: Path, schema: Schema) -> tuple[PublicFeatures, Encoding]:
     """Load the public columns of a Parquet or CSV file as features, with their encoding.
 
     Privacy
-        Cells of the label and of private columns are not decoded, but the file must contain these columns.
+        Cells of the label and of private columns are not decoded, but the file must contain these columns. If the
+        schema declares that everyone may know which labels are missing, this is read, and these records are left out.
     """
     if not schema.public:
         raise SchemaError("the schema has no public column, so there is nothing to read at no privacy cost.")
     # If the name of the label is misspelt, the label itself could be declared a public column.
     require_names(data, schema.names)
     table = read_public(read_table(data, schema.public, kinds=schema.kinds), schema)
+    labelled = _find_labelled(data, schema)
+    table = table if labelled is None else table[labelled]
     encoding = Encoding.of(table)
     return encoding.transform(table), encoding
 
@@ -187,7 +194,17 @@ def load_units(data: Path, schema: Schema) -> Units | None:
     if schema.unit is None:
         return None
     column = read_table(data, [schema.unit])[schema.unit]
-    return Units.of(column, name=schema.unit, max_rows=schema.max_rows)
+    units, labelled = Units.of(column, name=schema.unit, max_rows=schema.max_rows), _find_labelled(data, schema)
+    return units if labelled is None else units[labelled]
+
+
+def _find_labelled(data: Path, schema: Schema) -> NDArray[np.intp] | None:
+    """Positions of the records whose label is not missing, if that is public; None if it is not, or none is missing."""
+    if not schema.label.missing_is_public:
+        return None
+    label = nw.from_native(read_table(data, [schema.label.name]), eager_only=True)[schema.label.name]
+    kept = ~np.isnan(as_column(label, what=f"label '{schema.label.name}'", finite=False, gaps=True))
+    return None if kept.all() else np.flatnonzero(kept)
 
 
 def _list_kinds(schema: Schema, encoding: Encoding | None = None) -> dict[str, Kind]:

@@ -62,7 +62,7 @@ BAD_INPUT: list[tuple[str, list[str], int, str]] = [
         1,
         "'income' has gaps, and no value is declared",
     ),
-    ("mixed types", ["fit", "{mixed}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "column 'income' holds String"),
+    ("mixed types", ["fit", "{mixed}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "column 'income' holds text"),
     ("twice", ["fit", "{twice}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "'rooms' occurs twice"),
     ("epsilon 0", ["fit", "{table}", "--schema", "{schema}", "--epsilon", "0", "--out", "{dir}/m"], 2, "above 0"),
     ("epsilon -1", ["fit", "{table}", "--schema", "{schema}", "--epsilon", "-1", "--out", "{dir}/m"], 2, "above 0"),

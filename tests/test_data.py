@@ -62,7 +62,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         ({"age": None}, "column 'age' is not among the"),
         ({"rooms": [1.0, float("inf"), 2.0]}, "column 'rooms' contains infinity"),
         ({"spend": [1.0, float("nan"), 2.0]}, "label 'spend' contains NaN. If everyone"),
-        ({"age": ["thirty", "forty", "fifty"]}, "column 'age' holds String where a number is expected"),
+        ({"age": ["thirty", "forty", "fifty"]}, "column 'age' holds text where a number is expected"),
     ],
 )
 def test_bad_tables_are_refused_without_quoting_a_cell(change: dict[str, Any], message: str) -> None:

@@ -243,7 +243,7 @@ def test_integer_column_labels_are_labels_and_not_positions(rng: np.random.Gener
 def test_private_text_columns_are_named(rng: np.random.Generator) -> None:
     X, y = records(rng, n=20)
     table = pd.DataFrame(X, columns=list(COLUMNS)).assign(city="Paris")
-    with pytest.raises(SchemaError, match="column 'city' holds String where a number is expected"):
+    with pytest.raises(SchemaError, match="column 'city' holds text where a number is expected"):
         regressor(private_columns={"city": (0, 1)}).fit(table, y)
 
 

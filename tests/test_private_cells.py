@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from conddp.data.column import Column
 from conddp.errors import PrivacyError, SchemaError
 from conddp.estimators import PrivateRegressor
 from conddp.features.reading import read_records
-from conddp.files import fit_file, predict_file
+from conddp.files import fit_file, load_records, predict_file
 from conddp.heads import Head, Linear, Wide
 from conddp.labels.simulation import FAMILIES, simulate
 from conddp.models import load_model, save_model
@@ -176,7 +177,7 @@ class Awkward:
 
 
 def test_objects_of_any_kind_count_as_none_of_the_categories() -> None:
-    cells = np.array([Awkward(), ["north"], {"north": 1}, b"north", 1 + 2j, "north", np.ma.masked], dtype=object)
+    cells = np.array([Awkward(), ["north"], {"north": 1}, b"moon", 1 + 2j, "north", np.ma.masked], dtype=object)
     assert read_cells(cells, FILLED).tolist() == [-1, -1, -1, -1, -1, 0, 2]
 
 
@@ -514,3 +515,47 @@ def test_the_weaker_relation_works_with_categories() -> None:
     records = make_records(2000)
     result = CondNewton().fit(records, PrivacyBudget(4, 1e-6), neighbouring=Neighbouring.ZERO_OUT)
     assert "ZERO_OUT" in str(result.guarantee)
+
+
+def test_cells_that_cannot_be_decoded_are_not_declared_and_not_quoted() -> None:
+    cells = pa.array([b"north", "SECRET-K\u00f6ln".encode("latin-1")], type=pa.binary())
+    bad = nw.from_native(
+        pa.chunked_array([pa.StringArray.from_buffers(2, cells.buffers()[1], cells.buffers()[2])]), series_only=True
+    )
+    assert read_cells(bad, Column.private("region", ["north", "south"])).tolist() == [0.0, -1.0]
+    with pytest.raises(SchemaError, match="it holds something else") as refused:
+        read_cells(bad, Column.private("born", (date(2000, 1, 1), date(2020, 1, 1))))
+    error: BaseException | None = refused.value
+    while error is not None:
+        assert "SECRET" not in repr(error)
+        error = error.__cause__ or error.__context__
+    days = nw.from_native(pa.chunked_array([pa.array([0, 2**30], pa.int32()).cast(pa.date32())]), series_only=True)
+    assert read_cells(days, Column.private("region", ["1970-01-01", "south"])).tolist() == [0.0, -1.0]
+
+
+def test_a_category_is_the_same_in_every_type_that_holds_it() -> None:
+    column = Column.private("grade", {"categories": [1, 2]})
+    for cells in ([1, 2], [1.0, 2.0], ["1", "2"], ["1.0", "2.00"], [Decimal("1.00"), Decimal(2)], [b"1", b"2"]):
+        assert read_cells(np.array(cells, dtype=object), column).tolist() == [0.0, 1.0]
+
+
+def test_a_declared_category_may_be_a_word_for_missing_in_csv_files(tmp_path: Path) -> None:
+    table = pd.DataFrame({"x": np.arange(20.0), "region": ["NA", "EU"] * 10, "y": np.arange(20.0)})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table.to_parquet(tmp_path / "t.parquet")
+    private = {"region": {"categories": ["NA", "EU"], "fill": "EU"}}
+    schema = Schema.of(label="y", label_bounds=(0, 20), public=["x"], private=private)
+    for name in ("t.csv", "t.parquet"):
+        records, _ = load_records(tmp_path / name, schema)
+        assert records.private is not None and records.private.values[:, 0].tolist() == [0.0, 1.0] * 10
+
+
+def test_dates_beyond_the_calendar_are_refused_when_they_are_declared() -> None:
+    with pytest.raises(SchemaError, match="between the years 1 and 9999"):
+        Column.private("born", {"kind": "date", "bounds": (-1_000_000, 4_000_000)})
+    odd = Schema.of(
+        label="y",
+        label_bounds=(0, 1),
+        private={"born": {"kind": "date", "bounds": (0.123456789123, 30000.98765432101), "fill": 7.1234567891}},
+    )
+    assert Schema.from_toml(odd.to_toml()) == odd

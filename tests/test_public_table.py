@@ -13,6 +13,7 @@ import pytest
 
 from conddp.data.column import Kind
 from conddp.data.public_table import PublicTable
+from conddp.data.units import Units
 from conddp.errors import SchemaError
 from conddp.privacy.fingerprint import Fingerprint
 
@@ -175,3 +176,38 @@ def test_a_fingerprint_recognises_the_columns_of_a_table_in_any_order_type_and_e
     )
     assert not original.matches(PublicTable.of(changed).fingerprint)
     assert PublicTable.of(pd.DataFrame({"a": ["x"] * 9})).fingerprint.columns == ()  # a constant tells nothing
+
+
+def make_bad_text() -> pa.Array:
+    """Text of which one cell is in Latin-1; Arrow does not notice."""
+    cells = pa.array([b"fine", "SECRET-K\u00f6ln".encode("latin-1"), b"fine"], type=pa.binary())
+    return pa.StringArray.from_buffers(3, cells.buffers()[1], cells.buffers()[2])
+
+
+@pytest.mark.parametrize("kind", [None, Kind.NUMBER, Kind.DATE])
+def test_text_that_is_not_unicode_is_refused_and_not_quoted(kind: Kind | None) -> None:
+    with pytest.raises(SchemaError, match="column 'a' holds") as refused:
+        PublicTable.of(pa.table({"a": make_bad_text()}), kinds={} if kind is None else {"a": kind})
+    assert "SECRET" not in str(refused.value) and refused.value.__context__ is None
+    with pytest.raises(SchemaError, match="cannot be read") as refused:
+        Units.of(pa.chunked_array([make_bad_text()]))
+    assert "SECRET" not in str(refused.value) and refused.value.__context__ is None
+
+
+def test_dates_out_of_range_are_refused() -> None:
+    with pytest.raises(SchemaError, match="column 'a' holds dates that are out of range"):
+        PublicTable.of(pa.table({"a": pa.array([0, 2**30], pa.int32()).cast(pa.date32())}))
+
+
+@pytest.mark.parametrize("text", ["1,5", "1_000", "\u0661", "12,34", "1e", "0x1F", "inf", "nan2"])
+def test_text_that_may_be_another_number_is_refused(text: str) -> None:
+    with pytest.raises(SchemaError, match="column 'a' holds text that is not a number"):
+        PublicTable.of(pd.DataFrame({"a": ["1.5", text]}), kinds={"a": Kind.NUMBER})
+
+
+def test_empty_text_is_a_gap_in_every_kind() -> None:
+    frame = pd.DataFrame({"a": ["x", ""], "b": ["1.5", " "], "c": ["2020-02-29", ""]})
+    columns = PublicTable.of(frame, kinds={"b": Kind.NUMBER, "c": Kind.DATE}).columns
+    assert (columns["a"].levels, columns["a"].values.tolist()) == (("x",), [0, -1])
+    np.testing.assert_array_equal(columns["b"].values, [1.5, np.nan])
+    np.testing.assert_array_equal(columns["c"].values, [DAYS, np.nan])

@@ -273,9 +273,9 @@ def test_the_declared_schema_goes_with_the_label() -> None:
     fits = FitRequest(1.0, 1e-6, PrivateMean()).run_several([declared, second])
     assert [each.guarantee.label for each in fits.results] == ["a", "b"]
     # Sensitivities are computed from what is declared, so that another label must not slip in.
-    with pytest.raises(SchemaError, match="Use with_label"):
+    with pytest.raises(SchemaError, match="Change both together"):
         replace(declared, label=second.label)
-    with pytest.raises(SchemaError, match="Use with_label"):
+    with pytest.raises(SchemaError, match="Change both together"):
         replace(declared, label=Labels(first.label.values, Bounds(-20.0, 20.0), "a"))
 
 

@@ -1,6 +1,7 @@
 """Several labels and sample weights through the estimator, as scikit-learn users pass them."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from sklearn.linear_model import LinearRegression
 from conddp import PrivacyBudget, PrivacyLedger, PrivateRegressor
 from conddp.errors import BudgetExceeded, SchemaError
 from conddp.models import ModelFileError
+from conddp.models.saving import digest_file
 from conddp.privacy.joint_guarantee import JointGuarantee
 
 N = 3000
@@ -87,6 +89,13 @@ def test_models_of_several_labels_are_saved_and_loaded_together(tmp_path: Path) 
         index.write_text(json.dumps({**stored, **change}))
         with pytest.raises(ModelFileError, match=message):
             PrivateRegressor.load(tmp_path / "models")
+    other = PrivateRegressor(0.5, 1e-5, label_bounds=(0, 4), random_state=0).fit(X[:200], Y["cost"][:200])
+    shutil.rmtree(tmp_path / "models" / "2")
+    other.save(tmp_path / "models" / "2")
+    digests = [stored["records"][0], digest_file(tmp_path / "models" / "2" / "model.json")]
+    index.write_text(json.dumps({**stored, "records": digests}))
+    with pytest.raises(ModelFileError, match="not of different labels of the same records"):
+        PrivateRegressor.load(tmp_path / "models")
     with pytest.raises(ValueError, match="a report is about one label"):
         model.report(tmp_path / "report.html")
 
@@ -144,3 +153,6 @@ def test_sample_weights_give_weighted_least_squares_at_a_generous_budget() -> No
         PrivateRegressor(label_bounds=(-6, 12)).fit(features, y, sample_weight=-weight)
     with pytest.raises(ValueError, match="sample_weight.shape"):
         PrivateRegressor(label_bounds=(-6, 12)).fit(features, y, sample_weight=weight[:5])
+    with pytest.raises(ValueError, match="sample_weight holds text") as refused:
+        PrivateRegressor(label_bounds=(-6, 12)).fit(features, y, sample_weight=["SECRET"] * N)
+    assert "SECRET" not in str(refused.value)

@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from conddp import PrivateRegressor
 from conddp.data import Schema
 from conddp.errors import SchemaError
-from conddp.files import fit_file, predict_file
+from conddp.files import fit_file, load_public, load_records, load_units, predict_file
 from conddp.models import load_model
 
 N = 600
@@ -112,7 +112,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: pd.concat([TABLE, TABLE[["city"]]], axis=1),
         "columns of the same name",
     ),
-    "no rows": (lambda: TABLE.head(0), "have no records"),
+    "no rows": (lambda: TABLE.head(0), "X has no records"),
 }
 
 
@@ -150,6 +150,47 @@ def test_arrays_are_for_models_fitted_to_arrays() -> None:
         model.predict(X[:, :2])
     numbered = pd.DataFrame(X)  # columns 0, 1, 2
     np.testing.assert_array_equal(model.predict(numbered[[2, 0, 1]]), model.predict(X))
+
+    with pytest.raises(SchemaError, match="column 'x1' is not among"):
+        model.predict(numbered.rename(columns={1: 5}))
+
+
+def test_a_flag_that_holds_other_numbers_is_refused(model: PrivateRegressor) -> None:
+    with pytest.raises(SchemaError, match="column 'garden' was true or false in training"):
+        model.predict(TABLE.assign(garden=7))
+
+
+def test_codes_and_flags_may_be_written_differently() -> None:
+    for trained, later in ((["1", "2"], ["1.0", "2.0"]), (["1.0", "2.0"], [1, 2]), ([True, False], ["True", "False"])):
+        table = pd.DataFrame({"a": pd.Series(trained * 50, dtype=object).astype("category")})
+        model = PrivateRegressor(8.0, label_bounds=(0, 3), random_state=0).fit(table, [1.0, 2.0] * 50)
+        again = pd.DataFrame({"a": pd.Series(later * 5, dtype=object)})
+        np.testing.assert_array_equal(model.predict(again), model.predict(table[:10]))
+
+
+def test_dates_in_another_time_zone_are_refused() -> None:
+    days = pd.Series(pd.date_range("2022-01-01", periods=200, freq="7h", tz="Europe/Berlin"))
+    model = PrivateRegressor(label_bounds=(0, 1), random_state=0).fit(pd.DataFrame({"d": days}), np.arange(200) % 2)
+    with pytest.raises(SchemaError, match="time zone Europe/Berlin in training and is in UTC now"):
+        model.predict(pd.DataFrame({"d": days.dt.tz_convert("UTC")}))
+
+
+def test_a_file_that_can_be_fitted_can_be_scored(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    odd = pd.DataFrame(
+        {
+            "zone": pd.date_range("2022-01-01", periods=200, freq="h").strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "clock": [f"{hour:02d}:30" for hour in rng.integers(0, 24, 200)],
+            "money": [f"{amount:,.1f}" for amount in rng.uniform(900, 9000, 200)],
+            "y": rng.uniform(0, 1, 200),
+        }
+    )
+    odd.to_csv(tmp_path / "odd.csv", index=False)
+    schema = Schema.of(
+        label="y", label_bounds=(0, 1), public=["zone", "clock", "money"], kinds={"money": "number", "zone": "date"}
+    )
+    fit_file(tmp_path / "odd.csv", schema, tmp_path / "model", delta=1e-4, seed=0)
+    assert predict_file(tmp_path / "model", tmp_path / "odd.csv", tmp_path / "out.csv") == 200
 
 
 def test_gaps_in_arrays_are_filled_and_marked() -> None:
@@ -255,3 +296,67 @@ def test_no_cell_of_a_private_column_is_in_a_message_about_tables() -> None:
         while error is not None:
             assert secret not in str(error)
             error = error.__cause__ or error.__context__
+
+
+def test_a_table_may_have_private_columns_only() -> None:
+    model = PrivateRegressor(4.0, label_bounds=(0, 400), private_columns={"income": (0, 150)}, random_state=0)
+    assert model.fit(TABLE[["income"]], LABEL).coef_names_.tolist() == ["income"]
+    assert model.predict(TABLE).shape == (N,)
+
+
+def test_private_dates_are_declared_by_dates_or_text() -> None:
+    table = TABLE[["rooms"]].assign(born=pd.Timestamp("1970-01-01") + pd.to_timedelta(np.arange(N) * 20, unit="D"))
+    fits = [
+        PrivateRegressor(4.0, label_bounds=(0, 400), private_columns={"born": bounds}, random_state=0).fit(table, LABEL)
+        for bounds in (
+            ("1960-01-01", "2010-01-01"),
+            (pd.Timestamp("1960-01-01"), pd.Timestamp("2010-01-01")),
+            (np.datetime64("1960-01-01"), np.datetime64("2010-01-01")),
+            {"bounds": ("1960-01-01", "2010-01-01"), "fill": "1980-01-01"},
+        )
+    ]
+    for model in fits:
+        assert model.coef_names_.tolist()[-1] == "born in days"
+        np.testing.assert_array_equal(model.coef_, fits[0].coef_)
+    with pytest.raises(SchemaError, match="the first of its dates must be before the second"):
+        PrivateRegressor(label_bounds=(0, 400), private_columns={"born": ("2010-01-01", "1960-01-01")}).fit(
+            table, LABEL
+        )
+
+
+def test_the_guarantee_says_that_missing_labels_are_taken_to_be_public() -> None:
+    y = LABEL.where(np.arange(N) % 3 > 0)
+    model = PrivateRegressor(label_bounds=(0, 400), missing_labels="public").fit(TABLE[["rooms"]], y)
+    assert "which records have no label (they were left out)" in str(model.guarantee_)
+    with pytest.raises(SchemaError, match="every label is missing"):
+        PrivateRegressor(label_bounds=(0, 400), missing_labels="public").fit(TABLE[["rooms"]], y * np.nan)
+
+
+def test_a_plan_is_for_the_records_that_have_a_label_if_that_is_public(tmp_path: Path) -> None:
+    table = TABLE[["rooms", "city"]].assign(price=LABEL.where(np.arange(N) % 3 > 0), who=np.arange(N) // 2)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    schema = Schema.of(
+        label="price", label_bounds=(0, 400), public=["rooms", "city"], missing_labels="public", unit="who"
+    )
+    public, encoding = load_public(tmp_path / "t.csv", schema)
+    units = load_units(tmp_path / "t.csv", schema)
+    records, same = load_records(tmp_path / "t.csv", schema)
+    assert encoding == same and units is not None and records.units is not None
+    np.testing.assert_array_equal(public.values, records.public.values)
+    np.testing.assert_array_equal(units.codes, records.units.codes)
+
+
+def test_text_that_is_nearly_all_numbers_or_dates_is_pointed_out() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "a": [*(f"{value:.4f}" for value in rng.normal(size=N - 1)), "oops"],
+            "b": pd.Series(pd.date_range("2020-01-01", periods=N)).dt.strftime("%d/%m/%Y"),
+            "c": [f"name {place}" for place in range(N)],
+        }
+    )
+    model = PrivateRegressor(label_bounds=(0, 400)).fit(table, LABEL)
+    remarks = list(model.encoding_.list_remarks())
+    assert "'a' is used as text, but nearly all of its values look like a number" in remarks[0]
+    assert "'b' is used as text, but nearly all of its values look like a date" in remarks[1]
+    assert "'c' has a different value in nearly every record" in remarks[2]

@@ -223,6 +223,7 @@ class Task:
             *(("", 0, 0) if self.units is None else (self.units.name, self.units.num_units, self.units.largest)),
             self.schema.category_columns,
             weighted=self.weights is not None,
+            missing_is_public=self.schema.label.missing_is_public,
         )
         return FitResult(
             model,

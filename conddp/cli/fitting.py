@@ -26,7 +26,7 @@ from conddp.cli.options import (
     on_interrupt,
     usage_errors,
 )
-from conddp.cli.terminal import print_json, print_plain, print_prose, show_progress
+from conddp.cli.terminal import print_json, print_plain, print_prose, print_remarks, show_progress
 
 __all__ = ["fit", "predict", "report"]
 
@@ -97,6 +97,7 @@ def fit(
         print_json({"model": str(out), "guarantee": str(saved.guarantee), "settings": dict(saved.settings)})
     else:
         print_prose(f"{saved.guarantee}")
+        print_remarks(saved.encoding)
         print_plain(f"\nModel: {out}")
 
 

@@ -35,6 +35,7 @@ from conddp.cli.terminal import (
     print_json,
     print_plain,
     print_prose,
+    print_remarks,
     print_skipped,
     show_progress,
 )
@@ -101,6 +102,7 @@ def plan(
     print_prose(f"\n{made.design.improvement.describe()}")
     for remark in made.design.list_remarks():
         print_prose(f"! {remark}")
+    print_remarks(made.encoding)
     print_prose(f"\n{describe_errors(made.comparison)}")
     print_plain(make_comparison_table(made.comparison))
     print_skipped(made.comparison.skipped)

@@ -13,6 +13,7 @@ from conddp.cli.wording import name_options
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from conddp.features.encoding import Encoding
     from conddp.planning.comparison import Comparison
     from conddp.theory.design import Design
 
@@ -25,6 +26,7 @@ __all__ = [
     "print_json",
     "print_plain",
     "print_prose",
+    "print_remarks",
     "print_skipped",
     "show_progress",
 ]
@@ -186,6 +188,12 @@ def print_skipped(skipped: Mapping[str, str]) -> None:
         by_reason.setdefault(reason, []).append(name)
     for reason, names in by_reason.items():
         print_plain(f"not tried: {', '.join(names)}: {name_options(reason)}")
+
+
+def print_remarks(encoding: "Encoding | None") -> None:
+    """Print what was done to public columns."""
+    for place, remark in enumerate(() if encoding is None else encoding.list_remarks()):
+        print_prose(f"{'' if place else chr(10)}- {remark}")
 
 
 def make_table(*heads: str, right: tuple[str, ...] = ()) -> "Table":

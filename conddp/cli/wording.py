@@ -20,6 +20,7 @@ ALGORITHMS = {
 # Pattern in a library message, and its replacement.
 OPTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\b([Nn]ame another (?:file|folder))(?! with)", r"\1 with --out"),
+    (r"set missing_labels='public'", 'write missing = "public" under [label] in a schema file'),
     (r"\bpass overwrite=True", "overwrite it with --force"),
     (r"\bName it in algorithms\b", "Try it with --algorithm"),
     (r"\bhead=(\w+)\((?:[^()]|\([^()]*\))*\)", lambda found: f"--head {HEADS.get(found[1], found[1])}"),

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from enum import Enum
 from typing import Any
 
@@ -89,10 +89,13 @@ class Column:
             self._set_categories()
             return
         kind, bounds = self.kind, self.bounds
-        if _is_pair_of_dates(bounds):
+        days = _read_days(bounds)
+        if days is not None:
             if self.role is Role.LABEL:
                 raise SchemaError(f"label '{self.name}' must be a number, but its bounds are dates.")
-            kind, bounds = Kind.DATE, tuple(count_days(day) for day in bounds)  # type: ignore[union-attr, assignment]
+            if not days[0] < days[1]:
+                raise SchemaError(f"column '{self.name}': the first of its dates must be before the second.")
+            kind, bounds = Kind.DATE, days  # type: ignore[assignment]
         if kind is Kind.CATEGORY:
             raise SchemaError(
                 f"column '{self.name}' is a private category and has no categories. Reading them off the data would "
@@ -100,7 +103,10 @@ class Column:
             )
         if kind is Kind.BOOLEAN and bounds is None:
             bounds = Bounds(0, 1)
-        object.__setattr__(self, "bounds", Bounds.of(bounds, column=self.name))
+        made = Bounds.of(bounds, column=self.name)
+        if kind is Kind.DATE:
+            made = Bounds(_round_day(made.low, self.name), _round_day(made.high, self.name))
+        object.__setattr__(self, "bounds", made)
         object.__setattr__(self, "kind", None if kind is Kind.NUMBER else kind)
         self._set_fill()
 
@@ -128,7 +134,9 @@ class Column:
                 None if categories is None else Categories.of(categories, column=name),
                 declared.get("fill"),
             )
-        if isinstance(declared, Categories) or _is_list_of_texts(declared):
+        if isinstance(declared, (set, frozenset)):
+            declared = sorted(declared, key=str)  # categories, whose order makes no difference
+        if isinstance(declared, Categories) or (_is_list_of_texts(declared) and _read_days(declared) is None):
             return cls(name, Role.PRIVATE, categories=Categories.of(declared, column=name))
         return cls(name, Role.PRIVATE, declared)  # type: ignore[arg-type]  # checked by the class
 
@@ -140,10 +148,15 @@ class Column:
         return domain
 
     @property
+    def declaration(self) -> dict[str, Any]:
+        """What :meth:`private` was given, as a mapping."""
+        return {"kind": self.kind, "bounds": self.bounds, "categories": self.categories, "fill": self.fill}
+
+    @property
     def terms(self) -> tuple[str, ...]:
         """Names of the terms of a private column in a linear model: a number has one, a category one for each level."""
         if self.categories is None:
-            return (self.name,)
+            return (f"{self.name} in days",) if self.kind is Kind.DATE else (self.name,)
         return tuple(f"{self.name}={level}" for level in self.categories.names)
 
     def _check_public(self) -> None:
@@ -177,12 +190,17 @@ class Column:
                 f"label '{self.name}' has fill. A gap in the label is refused. If everyone may know which labels are "
                 "missing, declare that missingness is public: such records are then dropped."
             )
-        if isinstance(fill, date):
-            fill = count_days(fill)
+        if self.kind is Kind.DATE and not isinstance(fill, (int, float)):
+            day = _read_day(fill)
+            if day is None:
+                raise SchemaError(f"fill of column '{self.name}' must be a date within its bounds.")
+            fill = day
         try:
             fill = float(fill)
         except (TypeError, ValueError):
             raise SchemaError(f"fill of column '{self.name}' must be a number within its bounds.") from None
+        if self.kind is Kind.DATE:
+            fill = _round_day(fill, self.name)
         assert self.bounds is not None
         if not (math.isfinite(fill) and self.bounds.low <= fill <= self.bounds.high):
             raise SchemaError(f"fill of column '{self.name}' must lie within its bounds.")
@@ -202,8 +220,32 @@ def count_days(day: date) -> float:
     return float((day - EPOCH).days)
 
 
-def _is_pair_of_dates(bounds: object) -> bool:
-    return isinstance(bounds, (list, tuple)) and len(bounds) == 2 and all(isinstance(each, date) for each in bounds)
+def _round_day(days: float, name: str) -> float:
+    """Days since 1970, rounded to what a date and time can express, so that a stored schema reads back."""
+    try:
+        return count_days(datetime(1970, 1, 1) + timedelta(days=days))
+    except OverflowError:
+        raise SchemaError(f"column '{name}' must have dates between the years 1 and 9999.") from None
+
+
+def _read_days(bounds: object) -> tuple[float, float] | None:
+    """Days since 1970 of two dates, also in text such as 2026-01-31; None if they are not dates."""
+    if not isinstance(bounds, (list, tuple)) or len(bounds) != 2:
+        return None
+    low, high = _read_day(bounds[0]), _read_day(bounds[1])
+    return None if low is None or high is None else (low, high)
+
+
+def _read_day(day: Any) -> float | None:
+    """Days since 1970 of a date, also in text such as 2026-01-31; None if it is not a date."""
+    if type(day).__name__ == "datetime64":
+        day = day.astype("datetime64[us]").item()
+    if isinstance(day, str):
+        try:
+            day = datetime.fromisoformat(day)
+        except ValueError:
+            return None
+    return count_days(day) if isinstance(day, date) else None
 
 
 def _is_list_of_texts(declared: object) -> bool:

@@ -153,7 +153,7 @@ def as_column(
     if isinstance(kind, (nw.Datetime, nw.Date, nw.Time, nw.Duration)):
         raise _refuse_times(what)
     if not (kind.is_numeric() or kind in (nw.Boolean, nw.Object)):
-        raise SchemaError(f"{what} holds {type(kind).__name__} where a number is expected. Encode it as numbers.")
+        raise SchemaError(f"{what} holds {_name_kind(kind)} where a number is expected. Convert it to numbers.")
     return as_numbers(series.to_numpy(), what=what, finite=finite, gaps=gaps, cure=cure)
 
 
@@ -249,6 +249,12 @@ class PublicFeatures:
 
     def __repr__(self) -> str:
         return _describe(self)
+
+
+def _name_kind(kind: Any) -> str:
+    if kind in (nw.Categorical, nw.Enum):
+        return "categories"
+    return "text" if kind == nw.String else f"{type(kind).__name__} values"
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,8 @@ def read_cells(cells: nw.Series[Any] | NDArray[Any], column: Column) -> Matrix:
 
 def _read_numbers(cells: nw.Series[Any] | NDArray[Any], column: Column) -> Matrix:
     what = f"column '{column.name}'"
+    if isinstance(cells, nw.Series) and cells.dtype == nw.Unknown and cells.is_null().all():
+        return np.full(len(cells), np.nan)  # a column of gaps has no type
     if isinstance(cells, nw.Series):
         return as_column(cells, what=what, finite=False, gaps=True)
     return as_numbers(cells, what=what, finite=False, gaps=True)
@@ -111,11 +113,15 @@ def _read_categories(cells: nw.Series[Any] | NDArray[Any], categories: Categorie
 def _read_dates(cells: nw.Series[Any] | NDArray[Any], column: Column) -> Matrix:
     if isinstance(cells, nw.Series) and isinstance(cells.dtype, nw.Datetime) and cells.dtype.time_zone is not None:
         cells = cells.dt.replace_time_zone(None)  # as on the clock, like declared dates
-    array = cells.to_numpy() if isinstance(cells, nw.Series) else np.asarray(cells)
-    if array.dtype.kind == "M":
+    array: NDArray[Any] | None = None
+    try:
+        array = cells.to_numpy() if isinstance(cells, nw.Series) else np.asarray(cells)
+    except Exception:  # a cell that cannot be converted, which the original message quotes
+        pass
+    if array is not None and array.dtype.kind == "M":
         days = (array - np.datetime64(0, "s")) / np.timedelta64(1, "D")
         return np.asarray(days, dtype=np.float64)  # NaT is NaN
-    values = _convert(cells, _read_date, is_gap=_is_missing, other=math.inf)
+    values = _convert(cells, _read_date, is_gap=lambda cell: _is_missing(cell) or cell == "", other=math.inf)
     if np.isinf(values).any():
         raise SchemaError(
             f"the bounds of column '{column.name}' are dates, but it holds something else. Expected dates, times, or "
@@ -145,7 +151,7 @@ def _convert(
     """
     known: dict[Any, float] = {}
     values = np.empty(len(cells))
-    for place, cell in enumerate(cells.to_list() if isinstance(cells, nw.Series) else cells.tolist()):
+    for place, cell in enumerate(_list(cells)):
         try:
             value = known.get((type(cell), cell))
         except Exception:  # it has no hash
@@ -159,6 +165,22 @@ def _convert(
                 value = other if value is None else value
         values[place] = value
     return values
+
+
+def _list(cells: nw.Series[Any] | NDArray[Any]) -> list[Any]:
+    """Cells as Python objects. One that cannot be decoded, such as text in another encoding, becomes a plain object."""
+    try:
+        return list(cells.to_list() if isinstance(cells, nw.Series) else cells.tolist())
+    except Exception:  # which may quote the cell
+        pass
+    return [_open(scalar) for scalar in (cells.to_arrow() if isinstance(cells, nw.Series) else cells)]
+
+
+def _open(scalar: Any) -> Any:
+    try:
+        return scalar.as_py()
+    except Exception:
+        return object()
 
 
 def _is_missing(cell: Any) -> bool:

@@ -4,6 +4,7 @@ Numbers and flags become floating-point numbers, dates become days since 1970, a
 takes one of several levels. Errors name the column and quote no cell.
 """
 
+import re
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -19,8 +20,12 @@ from conddp.data.column import SECONDS, Kind, count_days
 from conddp.data.parts import as_column
 from conddp.errors import SchemaError
 
-__all__ = ["PublicColumn", "read_public_column"]
+__all__ = ["PublicColumn", "find_resemblance", "read_public_column"]
 
+# A number in text; commas separate thousands only, since a decimal comma would be taken for one.
+NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ].*)?", re.ASCII)  # in any order of day, month and year
+RESEMBLANCE = 0.9
 GAPS = {"", ".", "?", "-", "na", "n/a", "null", "none"}  # gaps in text that was declared as numbers or flags
 LARGEST_WHOLE = 2.0**53  # larger numbers are not distinct in floating point
 
@@ -38,18 +43,21 @@ class PublicColumn:
         values among the levels, with -1 for a gap.
     levels : tuple of str
         Distinct values of a category, as text; empty for other kinds.
+    zone : str
+        Time zone of a date, on whose clock its days are counted; empty if it has none.
     """
 
     kind: Kind
     values: NDArray[Any]
     levels: tuple[str, ...] = ()
+    zone: str = ""
 
     def __len__(self) -> int:
         return len(self.values)
 
     def __getitem__(self, index: Any) -> "PublicColumn":
         """Select records by slice or by positions."""
-        return PublicColumn(self.kind, self.values[index], self.levels)
+        return PublicColumn(self.kind, self.values[index], self.levels, self.zone)
 
     def count_levels(self) -> NDArray[np.intp]:
         """Number of records of each level."""
@@ -78,7 +86,7 @@ def read_public_column(series: nw.Series[Any], *, name: str, kind: Kind | None =
     if kind is Kind.CATEGORY:
         return _read_category(series, name)
     if kind is Kind.DATE:
-        return PublicColumn(kind, _read_dates(series, found, name))
+        return _read_dates(series, found, name)
     if found is Kind.DATE:
         raise SchemaError(f"column '{name}' holds dates where a {kind.value} is expected.")
     if found is Kind.CATEGORY:
@@ -86,11 +94,22 @@ def read_public_column(series: nw.Series[Any], *, name: str, kind: Kind | None =
     return PublicColumn(kind, _read_numbers(series, name))
 
 
+def find_resemblance(column: PublicColumn) -> str:
+    """Return "number" or "date" if nearly all levels of a category look like one; empty text otherwise."""
+    for kind, pattern in (("number", NUMBER), ("date", DATE)):
+        if sum(bool(pattern.fullmatch(level.strip())) for level in column.levels) >= RESEMBLANCE * len(column.levels):
+            return kind
+    return ""
+
+
 def _reopen(series: nw.Series[Any]) -> nw.Series[Any]:
     """A column whose type is not recognised, as an Arrow column: time stamps in a zone, or a column of gaps."""
     import pyarrow
 
-    cells = series.to_arrow()
+    try:
+        cells = series.to_arrow()
+    except Exception:  # of a type that Arrow does not have
+        return series
     if pyarrow.types.is_null(cells.type):
         cells = cells.cast(pyarrow.float64())
     return nw.from_native(
@@ -159,48 +178,59 @@ def _parse_numbers(series: nw.Series[Any], kind: Kind, name: str) -> NDArray[np.
     parsed = np.empty(len(column.levels) + 1)
     parsed[-1] = np.nan
     for place, level in enumerate(column.levels):
-        text = level.strip().replace(",", "") if kind is Kind.NUMBER else level.strip().lower()
+        text = level.strip()
         if text.lower() in GAPS:
             parsed[place] = np.nan
-            continue
-        try:
-            parsed[place] = words[text] if text in words and kind is Kind.BOOLEAN else float(text)
-        except ValueError:
+        elif kind is Kind.BOOLEAN and text.lower() in words:
+            parsed[place] = words[text.lower()]
+        elif NUMBER.fullmatch(text):
+            parsed[place] = float(text.replace(",", ""))
+        else:
             break
     else:
         values: NDArray[np.float64] = parsed[column.values]
         if not np.isinf(values).any():
             return values
-    raise SchemaError(
-        f"column '{name}' holds text that is not a {kind.value}. Convert it, or use it as a category."
-    )  # outside the except block, because the original message quotes the cell
+    raise SchemaError(f"column '{name}' holds text that is not a {kind.value}. Convert it, or use it as a category.")
 
 
-def _read_dates(series: nw.Series[Any], found: Kind, name: str) -> NDArray[np.float64]:
-    """Days since 1970, in the time zone of the column."""
+def _read_dates(series: nw.Series[Any], found: Kind, name: str) -> PublicColumn:
+    """Days since 1970, on the clock of the time zone of the column."""
+    zone = ""
     if found is Kind.CATEGORY:
         series = _parse_dates(series, name)
     elif found is not Kind.DATE:
         raise SchemaError(f"column '{name}' holds a {found.value} where a date is expected.")
     if series.dtype == nw.Object:
         days = [count_days(cell) if isinstance(cell, date) and cell == cell else None for cell in series.to_list()]
-        return np.array(days, dtype=np.float64)
-    if series.dtype == nw.Date:
-        series = series.cast(nw.Datetime("us"))
-    elif isinstance(series.dtype, nw.Datetime) and series.dtype.time_zone is not None:
-        series = series.dt.replace_time_zone(None)
-    microseconds = _to_floats(series.dt.timestamp("us").cast(nw.Float64))
-    microseconds[series.is_null().to_numpy().astype(bool)] = np.nan
-    return microseconds / (1e6 * SECONDS)
+        return PublicColumn(Kind.DATE, np.array(days, dtype=np.float64))
+    microseconds: NDArray[np.float64] | None = None
+    try:
+        if series.dtype == nw.Date:
+            series = series.cast(nw.Datetime("us"))
+        elif isinstance(series.dtype, nw.Datetime) and series.dtype.time_zone is not None:
+            zone = series.dtype.time_zone
+            series = series.dt.replace_time_zone(None)
+        microseconds = _to_floats(series.dt.timestamp("us").cast(nw.Float64))
+        microseconds[series.is_null().to_numpy().astype(bool)] = np.nan
+    except Exception:  # of the library that holds the table, which may quote the cell
+        pass
+    if microseconds is None:
+        raise SchemaError(f"column '{name}' holds dates that are out of range.")
+    return PublicColumn(Kind.DATE, microseconds / (1e6 * SECONDS), zone=zone)
 
 
 def _parse_dates(series: nw.Series[Any], name: str) -> nw.Series[Any]:
     """Text in ISO 8601 notation as dates and times."""
-    import pyarrow
+    import pyarrow.compute
 
     parsed: nw.Series[Any] | None = None
     try:
         text = _to_arrow(series).cast(pyarrow.string())
+        marks = pyarrow.compute.is_in(
+            pyarrow.compute.utf8_lower(pyarrow.compute.utf8_trim_whitespace(text)), pyarrow.array(sorted(GAPS))
+        )
+        text = pyarrow.compute.if_else(marks, pyarrow.scalar(None, pyarrow.string()), text)
         chunks = text.chunks if isinstance(text, pyarrow.ChunkedArray) else [text]
         parsed = nw.from_native(_cast_dates(pyarrow.chunked_array(chunks, type=pyarrow.string())), series_only=True)
     except (pyarrow.ArrowException, ValueError):
@@ -233,13 +263,17 @@ def _read_category(series: nw.Series[Any], name: str) -> PublicColumn:
         cells = pyarrow.array(listed, type=pyarrow.string())
     if isinstance(cells, pyarrow.ChunkedArray):
         cells = cells.combine_chunks()
-    encoded = cells.dictionary_encode()
+    encoded, levels = cells.dictionary_encode(), None
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
-    levels = encoded.dictionary.to_pylist()
-    order = sorted(range(len(levels)), key=lambda place: levels[place])
-    ranks = np.empty(len(levels) + 1, dtype=np.intp)
-    ranks[order] = np.arange(len(levels))
-    ranks[-1] = -1
+    try:
+        levels = [level for level in encoded.dictionary.to_pylist() if level.encode() is not None]
+    except ValueError:  # which quotes the cell
+        pass
+    if levels is None:
+        raise SchemaError(f"column '{name}' holds text that is not valid Unicode. Convert its encoding.")
+    order = sorted((place for place in range(len(levels)) if levels[place]), key=lambda place: levels[place])
+    ranks = np.full(len(levels) + 1, -1, dtype=np.intp)  # empty text is a gap
+    ranks[order] = np.arange(len(order))
     return PublicColumn(Kind.CATEGORY, ranks[codes], tuple(levels[place] for place in order))
 
 

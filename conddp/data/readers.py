@@ -94,8 +94,7 @@ def stream_table(
                     yield pyarrow.Table.from_batches([batch])
         else:
             read_options = pyarrow.csv.ReadOptions(block_size=BLOCK)
-            options = _convert(names, kinds or {}, strict=True)
-            with pyarrow.csv.open_csv(source, read_options=read_options, convert_options=options) as reader:
+            with _open_csv(source, names, kinds or {}, read_options) as reader:
                 for batch in reader:
                     yield pyarrow.Table.from_batches([batch])
     except FAILURES:
@@ -116,11 +115,28 @@ def _convert(names: Sequence[str], kinds: Mapping[str, Kind], *, strict: bool = 
 
     types = {name: pyarrow.string() for name in names if kinds.get(name) is Kind.CATEGORY}
     if strict:
-        exact = {Kind.NUMBER: pyarrow.float64(), Kind.DATE: pyarrow.string()}  # dates may be in a time zone or not
+        exact = {
+            Kind.NUMBER: pyarrow.float64(),
+            Kind.BOOLEAN: pyarrow.bool_(),
+            Kind.DATE: pyarrow.string(),  # with a time zone or without
+        }
         types |= {name: exact[kinds[name]] for name in names if kinds.get(name) in exact}
-    options = pyarrow.csv.ConvertOptions(include_columns=list(names), column_types=types, strings_can_be_null=True)
+    options = pyarrow.csv.ConvertOptions(include_columns=list(names), column_types=types)
     options.null_values = [*options.null_values, STATA_GAP]
     return options
+
+
+def _open_csv(source: Path, names: Sequence[str], kinds: Mapping[str, Kind], read_options: Any) -> Any:
+    """Open a CSV file with the types of its kinds; if its first block has others, with those of this block."""
+    import pyarrow
+    import pyarrow.csv
+
+    try:
+        options = _convert(names, kinds, strict=True)
+        return pyarrow.csv.open_csv(source, read_options=read_options, convert_options=options)
+    except pyarrow.ArrowInvalid:
+        options = _convert(names, kinds)
+        return pyarrow.csv.open_csv(source, read_options=read_options, convert_options=options)
 
 
 def _choose_block(source: Path) -> int:
@@ -287,6 +303,8 @@ def _check_names(source: Path, names: Collection[str]) -> None:
             near = difflib.get_close_matches(name.lower(), [each.lower() for each in present[:MOST_COMPARED]], n=1)
             places = [number for number, each in enumerate(present) if [each.lower()] == near]
             hint = f" Did you mean the {_ordinal(places[0])} column?" if places else ""
+            if len(present) == 1 and source.suffix != ".parquet":
+                hint = " If its cells are not separated by commas, convert the file."
             raise SchemaError(
                 f"column '{name}' is declared but not among the {len(present)} columns of '{source}'.{hint}"
             )

@@ -158,7 +158,13 @@ def _read_codes(values: Any, name: str) -> NDArray[np.intp]:
     """Number the distinct values of a column, or raise a :class:`SchemaError` that names the column and no value."""
     series = nw.from_native(values, series_only=True, pass_through=True)
     gaps = bool(series.is_null().any()) if isinstance(series, nw.Series) else False
-    array = np.asarray(series.to_numpy() if isinstance(series, nw.Series) else series)
+    array: NDArray[Any] | None = None
+    try:
+        array = np.asarray(series.to_numpy() if isinstance(series, nw.Series) else series)
+    except Exception:  # of the library that holds the table, which may quote the cell
+        pass
+    if array is None:
+        raise SchemaError(f"unit column '{name}' holds values that cannot be read. Use text or whole numbers.")
     if np.ma.isMaskedArray(values) and np.ma.getmaskarray(values).any():
         gaps = True
     if array.ndim != 1:

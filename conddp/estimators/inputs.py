@@ -60,8 +60,8 @@ class Input(ABC):
         """Read a column as units."""
 
     @abstractmethod
-    def encode(self, *, squash: bool) -> tuple[PublicFeatures, Encoding, Fingerprint | None]:
-        """Read all columns as public ones, choose their encoding, and return the features with it."""
+    def encode(self, names: Sequence[str], *, squash: bool) -> tuple[PublicFeatures, Encoding, Fingerprint | None]:
+        """Read public columns, choose their encoding, and return the features with it."""
 
     @abstractmethod
     def transform(self, encoding: Encoding) -> PublicFeatures:
@@ -157,8 +157,8 @@ class _FrameInput(Input):
     def read_units(self, name: str) -> Units:
         return Units.of(self.frame[name].to_native(), name=name)
 
-    def encode(self, *, squash: bool) -> tuple[PublicFeatures, Encoding, Fingerprint | None]:
-        table = PublicTable.of(self.frame)
+    def encode(self, names: Sequence[str], *, squash: bool) -> tuple[PublicFeatures, Encoding, Fingerprint | None]:
+        table = PublicTable.of(self.frame, names)
         encoding = Encoding.of(table, squash=squash)
         return encoding.transform(table), encoding, table.fingerprint
 
@@ -198,8 +198,8 @@ class _ArrayInput(Input):
     def read_units(self, name: str) -> Units:
         return Units.of(self.array[:, self.names.index(name)], name=name)
 
-    def encode(self, *, squash: bool) -> tuple[PublicFeatures, Encoding, Fingerprint | None]:
-        table = self._read_table()
+    def encode(self, names: Sequence[str], *, squash: bool) -> tuple[PublicFeatures, Encoding, Fingerprint | None]:
+        table = self.select(names)._read_table()
         encoding = Encoding.of(table, squash=squash)
         return encoding.transform(table), encoding, table.fingerprint
 
@@ -242,8 +242,9 @@ class _SparseInput(Input):
     def read_units(self, name: str) -> Units:
         raise TypeError("a sparse matrix cannot hold a unit column. Pass the units to fit.")
 
-    def encode(self, *, squash: bool) -> tuple[PublicFeatures, Encoding, Fingerprint | None]:
-        return PublicFeatures(self.matrix, self.names), Encoding.plain(self.names), None
+    def encode(self, names: Sequence[str], *, squash: bool) -> tuple[PublicFeatures, Encoding, Fingerprint | None]:
+        encoding = Encoding.plain(names)
+        return self.transform(encoding), encoding, None
 
     def transform(self, encoding: Encoding) -> PublicFeatures:
         return PublicFeatures(self.select(encoding.names).matrix, encoding.names)

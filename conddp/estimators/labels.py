@@ -1,4 +1,4 @@
-"""Labels as users pass them: one column, or several."""
+"""Labels and weights as users pass them: one column of labels, or several."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,12 +7,13 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
+from sklearn.utils.validation import _check_sample_weight
 
 from conddp.bounds import Bounds
 from conddp.data.parts import LABEL_CURE, Labels, as_column, as_numbers
 from conddp.errors import SchemaError
 
-__all__ = ["declare_bounds", "make_labels", "read_labels"]
+__all__ = ["declare_bounds", "make_labels", "read_labels", "read_sample_weight"]
 
 
 def read_labels(y: Any, estimator: str, *, gaps: bool) -> tuple[list[str], NDArray[Any]]:
@@ -41,6 +42,8 @@ def read_labels(y: Any, estimator: str, *, gaps: bool) -> tuple[list[str], NDArr
         return names, as_column(nw.from_native(y, series_only=True), **options)
     if nw.dependencies.is_into_dataframe(y):
         table = nw.from_native(y, eager_only=True)
+        if not table.columns:
+            raise ValueError("y has no columns. Pass the label, or a table with one column for each label.")
         values: Any = np.column_stack([as_column(series, **options) for series in table.iter_columns()])
         listed = [str(each) for each in table.columns]
     else:
@@ -74,3 +77,11 @@ def make_labels(names: Sequence[str], values: NDArray[Any], bounds: Sequence[Bou
     """Return each label with its name and range."""
     columns = values.reshape(len(values), -1).T
     return [Labels(*each) for each in zip(columns, bounds, names, strict=True)]
+
+
+def read_sample_weight(sample_weight: Any, num_records: int) -> NDArray[np.float64] | None:
+    """Read public weights of records; None if there are none."""
+    if sample_weight is None:
+        return None
+    numbers = as_numbers(sample_weight, what="sample_weight").astype(np.float64)
+    return np.asarray(_check_sample_weight(numbers, np.empty((num_records, 0))))

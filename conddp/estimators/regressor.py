@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import check_consistent_length
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from conddp._validate import one_of
 from conddp.algorithms import Algorithm, FitRequest
@@ -23,7 +23,7 @@ from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.errors import PrivacyWarning, SchemaError
 from conddp.estimators.inputs import Input, open_input
-from conddp.estimators.labels import declare_bounds, make_labels, read_labels
+from conddp.estimators.labels import declare_bounds, make_labels, read_labels, read_sample_weight
 from conddp.features.encoding import Encoding
 from conddp.heads import Head, Linearity
 from conddp.models.fitted import FittedModel
@@ -215,14 +215,16 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         self._check_input(given, reset=True)
         names, values = read_labels(y, type(self).__name__, gaps=self.missing_labels == "public")
         bounds = declare_bounds(self.label_bounds, names)
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, np.empty((len(given), 0)))
+        weights = read_sample_weight(sample_weight, len(given))
         check_consistent_length(range(len(given)), values, *([] if units is None else [units.codes]))
         schema = self._declare(given, names[0], bounds[0], units)
         kept = np.flatnonzero(~np.isnan(values.reshape(len(values), -1)).any(axis=1))
+        if not len(kept):
+            raise SchemaError("every label is missing.")
         if len(kept) < len(values):
             given, values, units = given.take(kept), values[kept], None if units is None else units[kept]
             weights = None if weights is None else weights[kept]
-        public, encoding, table = given.select(schema.public).encode(squash=self.heavy_tails == "squash")
+        public, encoding, table = given.encode(schema.public, squash=self.heavy_tails == "squash")
         labels = make_labels(names, values, bounds)
         private = given.read_private(schema.private_columns)
         records = Records(public, private, labels[0], units, schema, table, weights)
@@ -285,7 +287,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             if len(bounds) > 1
             else (bounds[0].low, bounds[0].high),
             head=first.model.head,
-            private_columns={column.name: _declare_again(column) for column in schema.private_columns},
+            private_columns={column.name: column.declaration for column in schema.private_columns},
             unit=schema.unit,
             missing_labels="public" if schema.label.missing_is_public else "refuse",
             fit_intercept=first.model.has_constant,
@@ -404,13 +406,15 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
 
     def _arrange(self, given: Input) -> Input:
         """New records with the columns of the training records, in their order."""
+        if not len(given):
+            raise ValueError("X has no records.")
         names, named = self.results_[0].feature_order, hasattr(self, "feature_names_in_")
         if named and not given.has_names:
             raise SchemaError(
                 "X has no column names, but the model was fitted to a table with names. Pass a table, so that columns "
                 "cannot be confused."
             )
-        if named or (given.is_table and set(names) <= set(given.names)):
+        if named or (given.is_table and (not given.has_names or set(names) <= set(given.names))):
             return given.select(names)  # by name; missing columns are refused
         unit = None if self.unit is None else given.find(self.unit)
         if unit is not None and len(given.names) == len(names) + 1:
@@ -441,8 +445,3 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         tags.input_tags.sparse = True
         tags.target_tags.multi_output = True
         return tags
-
-
-def _declare_again(column: Column) -> dict[str, Any]:
-    """Declaration of a private column as it is passed to the constructor."""
-    return {"kind": column.kind, "bounds": column.bounds, "categories": column.categories, "fill": column.fill}

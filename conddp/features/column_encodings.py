@@ -9,6 +9,7 @@ them.
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from conddp.data.column import Kind
-from conddp.data.public_cells import PublicColumn
+from conddp.data.public_cells import PublicColumn, find_resemblance
 from conddp.errors import SchemaError
 from conddp.stored import require
 
@@ -136,6 +137,8 @@ class CategoryEncoding:
         Number of features that all other levels share, by a hash of their text. With 0, other levels have no feature.
     has_gaps : bool
         Whether gaps have a feature.
+    resembles : str
+        "number" or "date" if nearly all of many levels look like one, so that the column may be of this kind.
     """
 
     form: ClassVar[str] = "category"
@@ -145,6 +148,7 @@ class CategoryEncoding:
     levels: tuple[str, ...] = ()
     num_bins: int = 0
     has_gaps: bool = False
+    resembles: str = ""
 
     @classmethod
     def of(cls, name: str, column: PublicColumn) -> "CategoryEncoding":
@@ -164,14 +168,15 @@ class CategoryEncoding:
             ]
             rest = sum(count for count in counts.tolist() if not _is_common(count, n))
             return cls(name, tuple(common), int(_is_common(rest, n)), has_gaps)
+        resembles = find_resemblance(column)
         if counts.sum() < RECORDS_PER_LEVEL * len(counts):
-            return cls(name, has_gaps=has_gaps)
+            return cls(name, has_gaps=has_gaps, resembles=resembles)
         frequent = np.flatnonzero(counts >= math.sqrt(n))
         frequent = np.sort(frequent[np.argsort(-counts[frequent], kind="stable")][:MOST_LEVELS])
         num_rest = len(counts) - len(frequent)
         rest = int(counts.sum() - counts[frequent].sum())
         num_bins = min(MOST_BINS, num_rest, math.ceil(rest / (4 * math.sqrt(n)))) if rest else 0
-        return cls(name, tuple(column.levels[place] for place in frequent), num_bins, has_gaps)
+        return cls(name, tuple(column.levels[place] for place in frequent), num_bins, has_gaps, resembles)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -188,6 +193,11 @@ class CategoryEncoding:
     @property
     def remark(self) -> str:
         """What was done to the column, if it is worth saying."""
+        if self.resembles:
+            return (
+                f"'{self.column}' is used as text, but nearly all of its values look like a {self.resembles}. Correct "
+                "the others and convert the column, or declare its kind."
+            )
         if not self.levels and not self.num_bins:
             return (
                 f"'{self.column}' has a different value in nearly every record, so that it is not used as a category."
@@ -200,16 +210,23 @@ class CategoryEncoding:
 
     def transform(self, column: PublicColumn) -> Any:
         """Return indicators of the levels, a CSR array of shape (n, features). Levels without a feature give zeros."""
-        places = {level: place for place, level in enumerate(self.levels)}
         found = np.full(len(column.levels) + 1, -1, dtype=np.intp)
-        for code, level in enumerate(column.levels):
-            found[code] = places[level] if level in places else self._find_bin(level)
+        for code, place in enumerate(self._find(column.levels)):
+            found[code] = self._find_bin(column.levels[code]) if place is None else place
         found[-1] = len(self.features) - 1 if self.has_gaps else -1
         chosen = found[column.values]
         present = chosen >= 0
         starts = np.concatenate([[0], np.cumsum(present)])
         indices = chosen[present]
         return sparse.csr_array((np.ones(len(indices)), indices, starts), shape=(len(column), len(self.features)))
+
+    def _find(self, levels: Sequence[str]) -> list[int | None]:
+        """Places of levels among those with a feature. A code may be 1 in one table and 1.0 in another."""
+        places = {level: place for place, level in enumerate(self.levels)}
+        tidied = {_tidy(level): place for level, place in places.items()}
+        if len(tidied) < len(places):  # 1 and 1.0 are different levels here
+            tidied = {}
+        return [places.get(level, tidied.get(_tidy(level))) for level in levels]
 
     def _find_bin(self, level: str) -> int:
         if not self.num_bins:
@@ -221,11 +238,12 @@ class CategoryEncoding:
         """Number of records whose level was not seen in training."""
         if self.num_bins:
             return 0
-        unknown = np.array([level not in self.levels for level in column.levels] + [False])
+        unknown = np.array([place is None for place in self._find(column.levels)] + [False])
         return int(unknown[column.values].sum())
 
     def check(self) -> None:
         """Raise SchemaError unless the parameters make sense."""
+        require(self.resembles in ("", "number", "date"), "a category can resemble a number or a date")
         require(0 <= self.num_bins <= MOST_BINS, f"the bins of a category must be 0 to {MOST_BINS}")
         require(len(set(self.levels)) == len(self.levels), "the levels of a category must be different")
 
@@ -238,6 +256,8 @@ class DateEncoding:
     ----------
     column : str
         Name of the column.
+    zone : str
+        Time zone of the training column; empty if it had none.
     origin : float
         Median date, in days since 1970. The trend is counted from it, and it fills gaps.
     year, week, day : bool
@@ -250,6 +270,7 @@ class DateEncoding:
     kind: ClassVar[Kind] = Kind.DATE
 
     column: str
+    zone: str = ""
     origin: float = 0.0
     year: bool = False
     week: bool = False
@@ -262,11 +283,12 @@ class DateEncoding:
         gaps = np.isnan(column.values)
         known = column.values[~gaps]
         if not len(known):
-            return cls(name)
+            return cls(name, column.zone)
         span = float(known.max() - known.min())
         weekdays, times = np.unique(_find_weekday(known)), np.unique(np.round(known % 1.0, 9))
         return cls(
             name,
+            column.zone,
             float(np.median(known)),
             span >= HALF_YEAR,
             span >= FORTNIGHT and len(weekdays) > 1,
@@ -349,10 +371,12 @@ def encode_column(name: str, column: PublicColumn, *, squash: bool) -> ColumnEnc
 
 
 def is_heavy_tailed(known: Vector) -> bool:
-    """Whether a value is more than 20 standard deviations from the mean."""
+    """Whether a value is more than 20 standard deviations from the mean, unless there are two values only."""
     with np.errstate(over="ignore", invalid="ignore"):
-        center, deviation = known.mean(), known.std()
-        return bool(max(known.max() - center, center - known.min()) > FAR * deviation > 0)
+        center, deviation, low, high = known.mean(), known.std(), known.min(), known.max()
+        if not max(high - center, center - low) > FAR * deviation > 0:
+            return False
+        return not ((known == low) | (known == high)).all()  # a flag has no tails
 
 
 def _is_common(count: int, num_records: int) -> bool:
@@ -367,6 +391,14 @@ def _measure_scale(known: Vector, median: float) -> float:
         return float((high - low) / NORMAL_QUARTILES)
     distances = np.abs(known - median)
     return float(np.median(distances[distances > 0]))
+
+
+def _tidy(level: str) -> str:
+    """Text of a level as another table may write it: whole numbers without a point, flags in small letters."""
+    if level.lower() in ("true", "false"):
+        return level.lower()
+    whole, point, rest = level.partition(".")
+    return whole if point and whole.lstrip("+-").isdigit() and not rest.strip("0") else level
 
 
 def _find_weekday(days: Vector) -> NDArray[np.int64]:
@@ -391,3 +423,10 @@ def require_kind(encoding: ColumnEncoding, column: PublicColumn) -> None:
         raise SchemaError(
             f"column '{encoding.column}' was a {encoding.kind.value} in training and is a {column.kind.value} now."
         )
+    if isinstance(encoding, DateEncoding) and encoding.zone and column.zone and encoding.zone != column.zone:
+        raise SchemaError(
+            f"column '{encoding.column}' was in the time zone {encoding.zone} in training and is in {column.zone} now. "
+            "Convert it."
+        )
+    if encoding.kind is Kind.BOOLEAN and not np.isin(column.values[~np.isnan(column.values)], (0.0, 1.0)).all():
+        raise SchemaError(f"column '{encoding.column}' was true or false in training and holds other numbers now.")

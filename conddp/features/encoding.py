@@ -16,11 +16,13 @@ from conddp.data.public_table import PublicTable
 from conddp.errors import SchemaError
 from conddp.features.column_encodings import (
     FAR,
+    TINY,
     CategoryEncoding,
     ColumnEncoding,
     DateEncoding,
     NumberEncoding,
     encode_column,
+    is_heavy_tailed,
     require_kind,
 )
 from conddp.stored import decode, require
@@ -72,6 +74,7 @@ class Encoding:
         """
         if table.matrix is not None and _is_plain(table.matrix, squash=squash):
             medians = np.median(table.matrix[:: 1 + len(table) // ENOUGH], axis=0)  # for gaps in new records
+            medians[np.abs(medians) <= TINY] = 0.0
             pairs = zip(table.names, medians.tolist(), strict=True)
             return cls(tuple(NumberEncoding(name, median=median) for name, median in pairs))
         encoding = cls(tuple(encode_column(name, each, squash=squash) for name, each in table.columns.items()))
@@ -202,7 +205,8 @@ def _is_plain(X: NDArray[Any], *, squash: bool) -> bool:
     with np.errstate(over="ignore", invalid="ignore"):
         center, deviation = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
         farthest = np.maximum(X.max(axis=0) - center, center - X.min(axis=0))
-        return not bool(((farthest > FAR * deviation) & (deviation > 0)).any())
+        far = np.flatnonzero((farthest > FAR * deviation) & (deviation > 0))
+        return not any(is_heavy_tailed(X[:, place]) for place in far)
 
 
 def _join(parts: Sequence[Any], num_records: int) -> Any:

@@ -44,6 +44,8 @@ def check_evidence(result: FitResult) -> None:
         raise PrivacyError("the guarantee is about other columns or bounds than the schema.")
     if guarantee.category_columns != schema.category_columns:
         raise PrivacyError("the guarantee and the schema disagree about which private columns have categories.")
+    if guarantee.missing_is_public != schema.label.missing_is_public:
+        raise PrivacyError("the guarantee and the schema disagree on whether missing labels are public.")
     if guarantee.unit != (schema.unit or ""):
         raise PrivacyError("the guarantee and the schema name different unit columns.")
     if ledger.unit is not None and ledger.unit != guarantee.unit:

@@ -151,6 +151,10 @@ def load_model(folder: str | Path) -> FitResult:
     if not folder.is_dir():
         hint = " Give the folder, not a file in it." if folder.exists() else ""
         raise ModelFileError(f"there is no model folder '{folder}'.{hint}")
+    if (folder / "models.json").exists():
+        raise ModelFileError(
+            f"'{folder}' has the models of several labels. Give the folder of one, such as '{folder}/1'."
+        )
     if not (folder / RECORD).exists():
         raise ModelFileError(f"'{folder}' is not the folder of a saved model: it has no {RECORD}.")
     record = _read_record(folder / RECORD)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from conddp.data.column import Role
 from conddp.models.result import FitResult
 from conddp.models.saving import (
     RECORD,
@@ -61,6 +62,7 @@ def save_models(folder: str | Path, results: Sequence[FitResult], guarantee: Joi
     """
     folder = Path(folder)
     check_folder(folder)
+    _check_alike(results)
     _check_cost(results, guarantee.budget)
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:
@@ -104,8 +106,30 @@ def load_models(folder: str | Path) -> tuple[tuple[FitResult, ...], Guarantee | 
         results.append(load_model(part))
         if digest_file(part / RECORD) != digest:
             raise ModelFileError(f"'{part}' does not belong to its {INDEX}, or is damaged. Restore the folder.")
+    _check_alike(results)
     _check_cost(results, budget)
     return tuple(results), JointGuarantee(budget, tuple(each.guarantee for each in results))
+
+
+def _check_alike(results: Sequence[FitResult]) -> None:
+    """Raise unless the models are of different labels of the same records."""
+
+    def describe(result: FitResult) -> tuple[Any, ...]:
+        features = tuple(column for column in result.schema.columns if column.role is not Role.LABEL)
+        return (
+            features,
+            result.schema.unit,
+            result.encoding,
+            result.feature_order,
+            result.guarantee.num_records,
+            result.guarantee.seeded,
+            result.model.head,
+            result.model.has_constant,
+        )
+
+    labels = {result.schema.label.name for result in results}
+    if len(labels) < len(results) or any(describe(each) != describe(results[0]) for each in results[1:]):
+        raise ModelFileError("the models are not of different labels of the same records.")
 
 
 def _check_cost(results: Sequence[FitResult], budget: PrivacyBudget) -> None:

@@ -47,6 +47,8 @@ class Guarantee:
         with it. Empty for every new fit.
     weighted : bool
         Whether the records had weights, which are treated as public.
+    missing_is_public : bool
+        Whether everyone may know which labels are missing, as the schema declares.
     """
 
     budget: PrivacyBudget
@@ -65,6 +67,7 @@ class Guarantee:
     category_columns: tuple[str, ...] = ()
     remark: str = ""
     weighted: bool = False
+    missing_is_public: bool = False
 
     @property
     def epsilon(self) -> float:
@@ -130,6 +133,7 @@ class Guarantee:
         public = f"the public columns {columns}{more}, " if self.public_columns else ""
         public += f"the values of '{self.unit}', " if self.unit else ""
         public += "the weights of the records, " if self.weighted else ""
+        public += "which records have no label (they were left out), " if self.missing_is_public else ""
         return (
             f"Not covered: {public}the number of records and the declared ranges"
             f"{' and categories' if self.category_columns else ''}, which are treated as public; "

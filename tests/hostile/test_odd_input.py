@@ -63,11 +63,11 @@ REFUSED_LABELS: dict[str, tuple[Callable[[], Any], str]] = {
     "text": (lambda: label(SECRET_TEXT), "holds text"),
     "bytes": (lambda: np.array([SECRET_TEXT.encode()] * N), "holds text"),
     "complex": (lambda: np.array(label(1j)), "Complex data not supported"),
-    "categories": (lambda: pd.Series(label(SECRET)).astype("category"), "holds Categorical"),
-    "text categories": (lambda: pl.Series([SECRET_TEXT] * N, dtype=pl.Categorical), "holds Categorical"),
+    "categories": (lambda: pd.Series(label(SECRET)).astype("category"), "holds categories"),
+    "text categories": (lambda: pl.Series([SECRET_TEXT] * N, dtype=pl.Categorical), "holds categories"),
     "ragged": (lambda: [[1.0, 2.0], *[[1.0]] * (N - 1)], "must be rectangular"),
     "structured": (lambda: np.zeros(N, dtype=[("a", float)]), "holds objects|holds text"),
-    "two columns": (lambda: np.ones((N, 2)), "should be a 1d array"),
+    "three dimensions": (lambda: np.ones((N, 2, 2)), "dim 3"),
     "a number": (lambda: 5.0, "should be a 1d array"),
     "a generator": (lambda: (value for value in label()), "holds objects"),
     "a sparse matrix": (lambda: scipy.sparse.csr_matrix(np.ones((N, 1))), "holds objects"),
@@ -182,7 +182,7 @@ def test_tables_of_files_are_refused_likewise() -> None:
     read_records(pd.DataFrame(good), schema)[0]
     for column, odd, message in (
         ("y", dates("s"), "label 'y' holds dates or times"),
-        ("b", pd.Series([SECRET_TEXT] * N), "column 'b' holds String"),
+        ("b", pd.Series([SECRET_TEXT] * N), "column 'b' holds text"),
         ("y", pd.Series(label(None)), "label 'y' contains NaN. If everyone may know"),
         ("a", label(np.inf), "column 'a' contains infinity"),
     ):

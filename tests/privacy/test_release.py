@@ -345,7 +345,7 @@ BAD_PRIVATE_INPUT: dict[str, Any] = {
     "text label in a series": lambda X, y: (X, pd.Series(["alpha-secret", *y[1:]])),
     "label with NaN": lambda X, y: (X, [y[0], float("nan"), *y[2:]]),
     "complex label": lambda X, y: (X, np.asarray(y, dtype=complex)),
-    "label of two columns": lambda X, y: (X, np.column_stack([y, y])),
+    "label of three dimensions": lambda X, y: (X, np.stack([[y, y]] * 2)),
     "label too short": lambda X, y: (X, y[1:]),
     "object label": lambda X, y: (X, np.array([{"alpha-secret": SECRET}, *y[1:]], dtype=object)),
     "ragged label": lambda X, y: (X, [[SECRET], *y[1:]]),
