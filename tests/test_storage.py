@@ -12,7 +12,7 @@ import pytest
 
 from conddp.data.parts import PublicFeatures
 from conddp.data.schema import Schema
-from conddp.errors import CondDPError, SchemaError
+from conddp.errors import CondDPError, OutputExists, SchemaError
 from conddp.planning import Comparison, Plan, load_record, make_plan, save_record
 from conddp.report import render_html, render_json, report_comparison, report_plan
 
@@ -81,7 +81,7 @@ def test_both_come_back(plan: Plan, tmp_path: Path) -> None:
         path = tmp_path / "deep" / f"{number}.json"
         save_record(record, path)
         assert load_record(path) == record
-        with pytest.raises(SchemaError, match="exists already.*pass overwrite=True"):
+        with pytest.raises(OutputExists, match="exists already.*pass overwrite=True"):
             save_record(record, path)
         save_record(record, path, overwrite=True)
 
