@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -81,11 +82,16 @@ def list_cases() -> dict[str, dict[str, Any]]:
     }
 
 
+# Thousands of steps on released labels amplify the last bits of the processor beyond any useful tolerance.
+FEW_STEPS = 200
+
+
 def compute_case(arguments: dict[str, Any]) -> list[float]:
     """Predictions for six records after a fit at epsilon 2 with seed 7."""
     X, y = _make_data()
     settings = {"epsilon": 2.0, "delta": 1e-4, "label_bounds": (-8.0, 14.0), "random_state": 7, **arguments}
-    return [float(each) for each in PrivateRegressor(**settings).fit(X, y).predict(X[:6])]
+    with patch("conddp.training.released.NUM_STEPS", FEW_STEPS):
+        return [float(each) for each in PrivateRegressor(**settings).fit(X, y).predict(X[:6])]
 
 
 def compute_comparison() -> list[float]:

@@ -95,7 +95,7 @@ class Column:
                 raise SchemaError(f"label '{self.name}' must be a number, but its bounds are dates.")
             if not days[0] < days[1]:
                 raise SchemaError(f"column '{self.name}': the first of its dates must be before the second.")
-            kind, bounds = Kind.DATE, days  # type: ignore[assignment]
+            kind, bounds = Kind.DATE, days  # type: ignore[assignment]  # a pair, which becomes Bounds below
         if kind is Kind.CATEGORY:
             raise SchemaError(
                 f"column '{self.name}' is a private category and has no categories. Reading them off the data would "
