@@ -45,12 +45,12 @@ class ConditionedRows:
     shift : array of shape (d,)
         Subtracted from dense columns, block by block.
     matrix, offset : arrays of shape (d, k) and (k,)
-        A and a, for the shifted columns.
+        A and a, for the shifted columns. A matrix that only scales columns is stored as sparse.
     """
 
     columns: Matrix | SparseMatrix
     shift: Vector
-    matrix: Vector
+    matrix: Any  # array or sparse matrix
     offset: Vector
 
     __array_ufunc__ = None  # so that array @ rows is left to __rmatmul__
@@ -75,9 +75,11 @@ class ConditionedRows:
         if X is None:
             return cls(public_features.values, origin, matrix, offset)
         means = X.sum(axis=0) / X.shape[0] if center is None else center
-        stored = np.where(find_full_columns(X), means, 0.0)
+        full = find_full_columns(X)
+        stored = np.where(full, means, 0.0)
         left = offset - (origin - stored) @ matrix
-        return cls(subtract_from_stored(X, stored), np.zeros(len(matrix)), matrix, left)
+        scaling = _find_scaling(matrix, left, full)
+        return cls(subtract_from_stored(X, stored), np.zeros(len(matrix)), matrix if scaling is None else scaling, left)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -93,7 +95,7 @@ class ConditionedRows:
 
     def __rmatmul__(self, factors: Vector) -> Vector:
         """Sums over records of factors, shape (m, n), times row; shape (m, k)."""
-        sums = np.zeros((len(factors), len(self.matrix) + 1))
+        sums = np.zeros((len(factors), self.matrix.shape[0] + 1))
         for span in list_blocks(len(self)):
             sums += self.sum_columns(span, factors[:, span])
         return self.finish_sums(sums)
@@ -152,7 +154,7 @@ class ConditionedRows:
         """
         n, d = self.columns.shape
         unit = (min(n, BLOCK_SIZE) + math.ceil(n / BLOCK_SIZE) + d + 16) * 2.0**-52
-        return np.asarray(unit * (magnitudes[:-1] @ np.abs(self.matrix) + magnitudes[-1] * np.abs(self.offset)))
+        return np.asarray(unit * (magnitudes[:-1] @ abs(self.matrix) + magnitudes[-1] * np.abs(self.offset)))
 
     def compute_squared_norms(self, starts: Sequence[int]) -> Vector:
         """Squared norms of all rows, restricted to groups of consecutive directions; shape (n, groups).
@@ -162,6 +164,8 @@ class ConditionedRows:
         starts : sequence of int
             First direction of every group, from 0 upwards.
         """
+        if isinstance(self.matrix, csr_array):
+            return self._compute_scaled_norms(self.matrix, starts)
         ends = [*starts[1:], self.shape[1]]
         tiles = [
             (group, first, min(first + DIRECTIONS_AT_ONCE, end))
@@ -184,6 +188,22 @@ class ConditionedRows:
             list(pool.map(measure, list_blocks(len(self))))
         return squared
 
+    def _compute_scaled_norms(self, scaling: SparseMatrix, starts: Sequence[int]) -> Vector:
+        """Same as :meth:`compute_squared_norms`, for a matrix that only scales columns, as :meth:`of` recognises it."""
+        column, direction = scaling.nonzero()
+        scales, added = np.zeros((2, scaling.shape[0]))
+        scales[column], added[column] = scaling.data, self.offset[direction]
+        group = np.searchsorted(starts, np.arange(self.shape[1]), side="right") - 1
+        members = csr_array((np.ones(len(column)), (column, group[direction])), shape=(len(scales), len(starts)))
+        alone = np.delete(np.arange(self.shape[1]), direction)  # directions of no column, such as the constant
+        constants = np.bincount(group[alone], weights=self.offset[alone] ** 2, minlength=len(starts))
+        squared = np.empty((len(self), len(starts)))
+        for span in list_blocks(len(self)):
+            X = self.get_columns(span)
+            values = X.data * scales[X.indices] + added[X.indices]
+            squared[span] = (csr_array((values**2, X.indices, X.indptr), shape=X.shape) @ members).toarray() + constants
+        return squared
+
     @cached_property
     def norms(self) -> Vector:
         """Norms of all rows, shape (n,)."""
@@ -199,6 +219,16 @@ class ConditionedRows:
             limits = np.where(self.norms > 0, 1 / self.norms, 0.0)
         magnitudes = sum(self.sum_magnitudes(span, limits[span]) for span in list_blocks(len(self)))
         return 4 * float(np.linalg.norm(self.bound_rounding(np.asarray(magnitudes))))
+
+
+def _find_scaling(matrix: Vector, offset: Vector, full: NDArray[np.bool_]) -> SparseMatrix | None:
+    """The matrix as sparse, if it scales columns and adds a number to columns without implicit zeros only."""
+    used = matrix != 0
+    if used.sum(axis=0).max(initial=0) > 1 or used.sum(axis=1).max(initial=0) > 1:
+        return None
+    scaling = csr_array(matrix)
+    column, direction = scaling.nonzero()
+    return scaling if (full[column] | (offset[direction] == 0)).all() else None
 
 
 @dataclass(frozen=True, eq=False)

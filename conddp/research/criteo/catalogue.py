@@ -80,9 +80,7 @@ class Catalogue:
     @cached_property
     def category_prices(self) -> list[Floats]:
         """Effect of the first three levels of categories on the latent price."""
-        return [
-            as_normal(mix(np.arange(DISTINCT[f"product_category({depth})"]), 200 + depth)) for depth in range(1, 4)
-        ]
+        return [as_normal(mix(np.arange(DISTINCT[f"product_category({depth})"]), 200 + depth)) for depth in range(1, 4)]
 
     @cached_property
     def partner_countries(self) -> Levels:
