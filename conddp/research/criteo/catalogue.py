@@ -1,7 +1,7 @@
 """The made-up world of the simulator: products with their categories, brand, partner and price.
 
-Every fact about a product is computed from its number, so that there is no table of millions of products. The world is the
-same for every seed of the simulation.
+Every fact about a product is computed from its number, so that there is no table of millions of products. The world is
+the same for every seed of the simulation.
 """
 
 from dataclasses import dataclass
@@ -80,9 +80,7 @@ class Catalogue:
     @cached_property
     def category_prices(self) -> list[Floats]:
         """Effect of the first three levels of categories on the latent price."""
-        return [
-            as_normal(mix(np.arange(DISTINCT[f"product_category({depth})"]), 200 + depth)) for depth in range(1, 4)
-        ]
+        return [as_normal(mix(np.arange(DISTINCT[f"product_category({depth})"]), 200 + depth)) for depth in range(1, 4)]
 
     @cached_property
     def partner_countries(self) -> Levels:
