@@ -1,7 +1,7 @@
 """The made-up world of the simulator: products with their categories, brand, partner and price.
 
-Every fact about a product is computed from its number, so that there is no table of millions of products. The world is the
-same for every seed of the simulation.
+Every fact about a product is computed from its number, so that there is no table of millions of products. The world is
+the same for every seed of the simulation.
 """
 
 from dataclasses import dataclass

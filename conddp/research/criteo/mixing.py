@@ -10,6 +10,7 @@ Keys = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+STREAM = 0xD1B54A32D192ED03  # odd and unrelated to GOLDEN, so that streams are not shifted copies of each other
 FIRST = np.uint64(0xBF58476D1CE4E5B9)
 SECOND = np.uint64(0x94D049BB133111EB)
 
@@ -23,8 +24,8 @@ def mix(keys: NDArray[np.integer], salt: int) -> Keys:
     [16294208416658607535, 7960286522194355700, 487617019471545679]
     """
     mixed = keys.astype(np.uint64)
-    mixed += np.uint64(salt + 1)
     mixed *= GOLDEN
+    mixed += np.uint64((salt + 1) * STREAM % 2**64)
     mixed ^= mixed >> np.uint64(30)
     mixed *= FIRST
     mixed ^= mixed >> np.uint64(27)

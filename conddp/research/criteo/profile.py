@@ -1,8 +1,8 @@
 """Published figures of the log, and distributions that go through them.
 
 Counts and shares are those of the whole file of 15,995,634 clicks, quartiles those of the 1,279,493 sales with a known
-product. Quantiles above the third quartile are ours, except for the largest values and the 95th percentile of sales: they
-were chosen so that the means come out as published.
+product. Quantiles above the third quartile are ours, except for the largest values and the 95th percentile of sales:
+they were chosen so that the means come out as published.
 """
 
 from dataclasses import dataclass

@@ -19,13 +19,13 @@ from conddp.research.criteo.columns import CATEGORIES, LABEL, LARGEST_VALUE, NUM
 from conddp.research.criteo.mixing import as_normal, as_uniform, mix, scale_to_bins
 from conddp.research.criteo.profile import CLICKS, DELAY, DISTINCT, KNOWN, NUM_CLICKS, NUM_SALES, PRICE, VALUE
 
-__all__ = ["Sales", "draw_sales", "simulate_criteo"]
+__all__ = ["Sales", "draw_sales", "simulate_criteo", "simulate_piece"]
 
 Floats = NDArray[np.float64]
 Levels = NDArray[np.int64]
 
 NUM_USERS = 49_700_000
-NOISE = 0.62  # standard deviation of what no column explains, before the label gets its distribution
+NOISE = 0.61  # standard deviation of what no column explains, before the label gets its distribution
 CALIBRATION_ROWS = 1 << 17
 GRID = np.linspace(-3.0, 3.0, 121)  # normal quantiles
 OUTER = 40  # steps of the grid that the tails are extrapolated by
@@ -78,10 +78,12 @@ def simulate_criteo(num_rows: int, *, seed: int = 0, num_bins: int = NUM_BINS) -
     positive_integer(num_rows=num_rows, num_bins=num_bins)
     in_range(0, 2**63 - 1, seed=seed)
     for piece, start in enumerate(range(0, num_rows, ROW_GROUP)):
-        yield _tabulate(draw_sales(piece, seed, num_rows=min(ROW_GROUP, num_rows - start)), num_bins)
+        yield simulate_piece(piece, num_rows=min(ROW_GROUP, num_rows - start), seed=seed, num_bins=num_bins)
 
 
-def _tabulate(sales: Sales, num_bins: int) -> pa.Table:
+def simulate_piece(piece: int, *, num_rows: int = ROW_GROUP, seed: int = 0, num_bins: int = NUM_BINS) -> pa.Table:
+    """The first rows of one piece of :func:`simulate_criteo`, counted from 0."""
+    sales = draw_sales(piece, seed=seed, num_rows=num_rows)
     columns = {LABEL: pa.array(np.minimum(sales.value, LARGEST_VALUE))}
     for name in NUMBERS:
         columns[name] = pa.array(sales.numbers[name], mask=sales.numbers[name] < 0)
@@ -90,7 +92,7 @@ def _tabulate(sales: Sales, num_bins: int) -> pa.Table:
     return pa.table(columns, schema=SCHEMA)
 
 
-def draw_sales(piece: int, seed: int, *, num_rows: int = ROW_GROUP) -> Sales:
+def draw_sales(piece: int, *, seed: int, num_rows: int = ROW_GROUP) -> Sales:
     """The first rows of one piece."""
     return _World.get().draw(_Streams(seed, piece, num_rows))
 
@@ -120,7 +122,7 @@ class _World:
         self.catalogue = Catalogue()
         partners = np.arange(DISTINCT["partner_id"])
         self.partner_value = as_normal(mix(partners, 401))
-        self.partner_slope = 0.5 + 0.5 * (as_normal(mix(partners, 402)) > -0.4)
+        self.partner_slope = 0.92 + 0.08 * (as_normal(mix(partners, 402)) > -0.4)
         self.brand_value = as_normal(mix(np.arange(DISTINCT["product_brand"]), 403))
         self.category_value = as_normal(mix(np.arange(DISTINCT["product_category(1)"]), 404))
         self.bulk = 1.0 * (as_normal(mix(np.arange(DISTINCT["product_category(1)"]), 405)) > 0.2)
@@ -145,7 +147,7 @@ class _World:
         partner, category = facts.partner, facts.category[0]
         slope = self.partner_slope[partner]
         latent = slope * price + (1.0 - slope) * 1.2 * self.partner_value[partner]
-        latent += 0.45 * self.bulk[category] * np.maximum(-price, 0.0)  # cheap goods that are bought in numbers
+        latent += 0.1 * self.bulk[category] * np.maximum(-price, 0.0)  # cheap goods that are bought in numbers
         latent += 0.20 * self.partner_value[partner] + 0.12 * self.brand_value[facts.brand]
         latent += 0.15 * self.category_value[category]
         latent += 0.10 * self.device_value[device] * np.sign(delay) + 0.06 * delay - 0.05 * clicks
@@ -175,7 +177,7 @@ class _World:
             ends = (2 * knots[0] - knots[OUTER], 2 * knots[-1] - knots[-1 - OUTER])  # tails go on as they were
             self.knots[name] = np.array([ends[0], *knots, ends[1]])
         step = OUTER * (GRID[1] - GRID[0])
-        return np.interp(latent, self.knots[name], [GRID[0] - step, *GRID, GRID[-1] + step])
+        return np.asarray(np.interp(latent, self.knots[name], [GRID[0] - step, *GRID, GRID[-1] + step]))
 
 
 def _round_prices(prices: Floats, products: Levels) -> Floats:
