@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 Levels = NDArray[np.int64]
 
 NUM_USERS = 49_700_000
-NOISE = 0.61  # standard deviation of what no column explains, before the label gets its distribution
+NOISE = 0.70  # standard deviation of what no column explains, before the label gets its distribution
 CALIBRATION_ROWS = 1 << 17
 GRID = np.linspace(-3.0, 3.0, 121)  # normal quantiles
 OUTER = 40  # steps of the grid that the tails are extrapolated by
