@@ -19,10 +19,10 @@ Levels = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 DEPTHS = 7  # levels of categories
-NUM_PRODUCTS = 3_300_000
+NUM_PRODUCTS = 3_480_000
 PRODUCT_OFFSET = 40.0
-ITEMS_PER_PRODUCT = 0.45  # products of one item have the same title, brand and categories
-BRANDS_PER_CATEGORY = 2_700
+ITEMS_PER_PRODUCT = 0.36  # products of one item have the same title, brand and categories
+BRANDS_PER_CATEGORY = 2_750
 PARTNERS_PER_CATEGORY = 15
 SHARE_OF_LARGE_PARTNERS = 0.2
 
@@ -91,8 +91,8 @@ class Catalogue:
         """Facts about products, by their numbers."""
         item = (products * ITEMS_PER_PRODUCT).astype(np.int64)
         category, depth = self._draw_categories(item)
-        brand = category[0] + 21 * draw_zipf(as_uniform(mix(item, 11)), BRANDS_PER_CATEGORY, offset=3.0)
-        brand = np.minimum(brand, DISTINCT["product_brand"] - 1)
+        brand = category[0] + 21 * draw_zipf(as_uniform(mix(item, 11)), BRANDS_PER_CATEGORY, exponent=0.6)
+        brand %= DISTINCT["product_brand"]
         partner = self._draw_partners(products, category[0])
         return Products(
             self._mask(products, item, category, depth, brand, partner),
