@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp.research.criteo.mixing import as_normal, as_uniform, mix
-from conddp.research.criteo.profile import DISTINCT, KNOWN
+from conddp.research.criteo.profile import DISTINCT, KNOWN, NUM_CLICKS
 
 __all__ = ["Catalogue", "Products", "draw_zipf"]
 
@@ -19,10 +19,10 @@ Levels = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 DEPTHS = 7  # levels of categories
-NUM_PRODUCTS = 3_300_000
+NUM_PRODUCTS = 3_480_000
 PRODUCT_OFFSET = 40.0
-ITEMS_PER_PRODUCT = 0.45  # products of one item have the same title, brand and categories
-BRANDS_PER_CATEGORY = 2_700
+ITEMS_PER_PRODUCT = 0.36  # products of one item have the same title, brand and categories
+BRANDS_PER_CATEGORY = 2_750
 PARTNERS_PER_CATEGORY = 15
 SHARE_OF_LARGE_PARTNERS = 0.2
 
@@ -50,17 +50,16 @@ class Products:
     ----------
     known : dict
         Level of every column that describes the product; -1 where the log does not say.
-    category, brand, partner, item : array of int
-        The levels themselves, also where the log does not say.
+    category, brand, partner : array of int
+        First-level category, brand and partner, also where the log does not say.
     price : array
         Latent price, about standard normal.
     """
 
     known: dict[str, Levels]
-    category: list[Levels]
+    category: Levels
     brand: Levels
     partner: Levels
-    item: Levels
     price: Floats
 
 
@@ -90,20 +89,19 @@ class Catalogue:
     def describe(self, products: Levels) -> Products:
         """Facts about products, by their numbers."""
         item = (products * ITEMS_PER_PRODUCT).astype(np.int64)
-        category, depth = self._draw_categories(item)
-        brand = category[0] + 21 * draw_zipf(as_uniform(mix(item, 11)), BRANDS_PER_CATEGORY, offset=3.0)
-        brand = np.minimum(brand, DISTINCT["product_brand"] - 1)
+        category = self._draw_categories(item)
+        brand = category[0] + 21 * draw_zipf(as_uniform(mix(item, 11)), BRANDS_PER_CATEGORY, exponent=0.6)
+        brand %= DISTINCT["product_brand"]
         partner = self._draw_partners(products, category[0])
         return Products(
-            self._mask(products, item, category, depth, brand, partner),
-            category,
+            self._mask(products, item, category, brand, partner),
+            category[0],
             brand,
             partner,
-            item,
             self._draw_prices(products, item, category, brand),
         )
 
-    def _draw_categories(self, item: Levels) -> tuple[list[Levels], Levels]:
+    def _draw_categories(self, item: Levels) -> list[Levels]:
         """Categories of all levels, those above the item's own being its ancestors; -1 below its depth."""
         names = [f"product_category({level})" for level in range(1, DEPTHS + 1)]
         deeper = np.array([KNOWN[name] / KNOWN[names[0]] for name in names[1:]])
@@ -117,7 +115,7 @@ class Catalogue:
             for above in range(level - 1, 0, -1):
                 node = self.parents[above - 1][node]
                 category[above - 1][here] = node
-        return category, depth
+        return category
 
     def _draw_partners(self, products: Levels, category: Levels) -> Levels:
         """A partner sells one category, or is one of the thirty large ones."""
@@ -141,12 +139,11 @@ class Catalogue:
         products: Levels,
         item: Levels,
         category: list[Levels],
-        depth: Levels,
         brand: Levels,
         partner: Levels,
     ) -> dict[str, Levels]:
         """What the log says: nothing about a quarter of the products, and not everything about the others."""
-        described = as_uniform(mix(products, 20)) < 12_167_296 / 15_995_634
+        described = as_uniform(mix(products, 20)) < KNOWN["product_id"] / NUM_CLICKS
         has_category = described & (as_uniform(mix(item, 21)) < _share("product_category(1)", of="product_id"))
         has_title = described & (as_uniform(mix(item, 22)) < _share("product_title", of="product_id"))
         has_brand = described & (as_uniform(mix(item, 23)) < _share("product_brand", of="product_id"))

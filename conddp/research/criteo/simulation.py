@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 Levels = NDArray[np.int64]
 
 NUM_USERS = 49_700_000
-NOISE = 0.61  # standard deviation of what no column explains, before the label gets its distribution
+NOISE = 0.70  # standard deviation of what no column explains, before the label gets its distribution
 CALIBRATION_ROWS = 1 << 17
 GRID = np.linspace(-3.0, 3.0, 121)  # normal quantiles
 OUTER = 40  # steps of the grid that the tails are extrapolated by
@@ -144,7 +144,7 @@ class _World:
         clicks = -0.8 * ndtri(np.clip(popularity, 1e-9, 1 - 1e-9)) + 0.6 * streams.normal(2)
         delay = 0.25 * price + np.sqrt(1 - 0.25**2) * streams.normal(3)
 
-        partner, category = facts.partner, facts.category[0]
+        partner, category = facts.partner, facts.category
         slope = self.partner_slope[partner]
         latent = slope * price + (1.0 - slope) * 1.2 * self.partner_value[partner]
         latent += 0.1 * self.bulk[category] * np.maximum(-price, 0.0)  # cheap goods that are bought in numbers
