@@ -46,6 +46,7 @@ class Algorithm(ABC):
     protects_units: ClassVar[bool] = False  # releases are calibrated to task.units; otherwise a unit column is refused
     ignores_units: ClassVar[bool] = False  # nothing is protected, so all records are used
     weighs_records: ClassVar[bool] = False  # task.weights are used, in sensitivities too; otherwise they are refused
+    takes_codes: ClassVar[bool] = False  # heads may look up bins of categories; otherwise they are refused
     losses: ClassVar[tuple[str, ...]] = ("squared",)  # names of the supported losses
 
     def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
@@ -130,6 +131,12 @@ class Algorithm(ABC):
             )
         if self.linear_only and head.linear_in is not Linearity.COLUMNS:
             raise ValueError(f"{name} fits a linear head only, got head={head}.")
+        if head.num_codes and not self.takes_codes:
+            raise ValueError(
+                f"{name} multiplies public columns by a matrix, but {head.num_codes} of them hold bins of categories, "
+                "which the head looks up in a table. Use SwitchCondDP, which starts from a table that is made from the "
+                "public bins, or DPSGD or RROnBins."
+            )
         if not type(head).__module__.startswith("conddp.heads."):
             check_head(head)
         if loss.name not in self.losses:
@@ -197,7 +204,7 @@ class Algorithm(ABC):
             (:mod:`conddp.auditing`); leave it alone otherwise.
         """
         name, cost, head, loss = type(self).__name__, self.cost(budget), head or Linear(), loss or Squared()
-        schema = records.schema
+        schema, head = records.schema, head.settle(records.public)
         self.check(schema, head, neighbouring, loss)
         if self.needs_dense(schema, head):
             records.public.check_dense()

@@ -13,6 +13,7 @@ from conddp.algorithms.cond_dp import CondDP
 from conddp.algorithms.cond_newton import CondNewton
 from conddp.algorithms.private_mean import PrivateMean
 from conddp.algorithms.randomized_labels import RROnBins
+from conddp.algorithms.switch_cond_dp import SwitchCondDP
 from conddp.algorithms.task import Task
 from conddp.data.parts import PublicFeatures
 from conddp.data.records import Records
@@ -75,6 +76,7 @@ class Auto(Algorithm):
     protects: ClassVar[str] = "as its choice"
     protects_units: ClassVar[bool] = True
     weighs_records: ClassVar[bool] = True
+    takes_codes: ClassVar[bool] = True
 
     num_simulations: int = 0
 
@@ -134,6 +136,12 @@ class Auto(Algorithm):
             raise PrivacyError(
                 "no algorithm protects private columns with delta = 0, which Gaussian noise cannot give. Choose delta "
                 "well below one over the number of records, or leave the private columns out."
+            )
+        if head.num_codes and budget.delta > 0:
+            return Choice(
+                SwitchCondDP(),
+                "the head looks up bins of categories, which cannot be multiplied by a matrix: it starts from a table "
+                "that is made from the public bins",
             )
         if schema.private and head.linear_in is Linearity.NOTHING:
             return Choice(

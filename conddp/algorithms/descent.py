@@ -4,13 +4,14 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import in_range, one_of, positive, positive_integer
 from conddp.algorithms.algorithm import Algorithm
+from conddp.algorithms.identity import ADDED_LATER
 from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
 from conddp.data.records import Records
@@ -20,7 +21,7 @@ from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.row_weights import RowWeights
 from conddp.features.spectrum import Spectrum
 from conddp.heads.folding import move_parameters
-from conddp.heads.head import Head, Inputs, OptimizerName
+from conddp.heads.head import Head, OptimizerName
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.result import FitResult
 from conddp.privacy.accounting import GaussianEvent, calibrate_gaussian_mu, calibrate_noise_multiplier
@@ -28,6 +29,7 @@ from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.events import make_run_event
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.transcript import Transcript
+from conddp.training.backends import BACKENDS, load_backend
 from conddp.training.loop import Callback, Progress, TrainingPlan, train
 from conddp.training.optimizers import Optimizer, make_optimizer
 
@@ -88,10 +90,14 @@ class Descent(Algorithm):
     averaging : float
         Fraction of the iterates, counted from the last, that are averaged into the model. 0 uses the last iterate;
         1 is the paper's Algorithm 1.
+    backend : {"numpy", "torch"}
+        Library that computes the steps. PyTorch is faster for wide networks and large batches, and must be installed.
+        Sums are in float64 in both, and the guarantee is the same.
     """
 
     protects_units: ClassVar[bool] = True
     weighs_records: ClassVar[bool] = True
+    conditions_start: ClassVar[bool] = False  # codes, which cannot be conditioned, are made up for by the start
 
     num_steps: int | None = None
     batch_size: int | None = None
@@ -99,6 +105,7 @@ class Descent(Algorithm):
     learning_rate: float | None = None
     clip_norm: float | None = None
     averaging: float = 0.5
+    backend: Literal["numpy", "torch"] = field(default="numpy", metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         for name in ("num_steps", "batch_size"):
@@ -110,6 +117,7 @@ class Descent(Algorithm):
         if self.optimizer is not None:
             one_of(("sgd", "adam"), optimizer=self.optimizer)
         in_range(0.0, 1.0, averaging=self.averaging)
+        one_of(BACKENDS, backend=self.backend)
 
     def expect(self, budget: PrivacyBudget) -> Transcript | None:
         """Return one Gaussian mechanism; the event of sampled steps depends on n and is not known yet."""
@@ -155,6 +163,10 @@ class Descent(Algorithm):
     def phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
         """Return the phases: how the public features are conditioned, and for how many steps."""
 
+    def code_phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
+        """Return the phases for a head that looks up codes, given the spectrum of the other columns."""
+        return self.phases(spectrum, num_steps)
+
     def choose_optimizer(self, head: Head, *, num_private: int) -> OptimizerName:
         """Return the user's optimizer, or the default of this algorithm."""
         return self.optimizer or "adam"
@@ -192,7 +204,11 @@ class Descent(Algorithm):
         training = TrainingPlan(
             run.num_steps, clip_norm, run.noise_multiplier, run.sampling_probability, self.averaging
         )
-        phases = self.phases(spectrum, run.num_steps)
+        if head.num_codes:
+            made = self.code_phases(spectrum, run.num_steps)
+            phases = tuple(replace(each, conditioning=each.conditioning.keep_codes(head.num_codes)) for each in made)
+        else:
+            phases = self.phases(spectrum, run.num_steps)
         return DescentPlan(phases, training, optimizer, self.learning_rate or learning_rate)
 
     def run(self, task: Task) -> FitResult:
@@ -203,8 +219,9 @@ class Descent(Algorithm):
             and all settings depend only on public columns, n and the budget. With units or weights of the user, records
             have public weights, and the noise covers the unit with the largest sum of weights.
         """
-        spectrum = Spectrum.of(task.public, constant=task.fit_intercept, weights=task.weights)
-        weights = weigh_records(task, num_directions=task.head.layout(spectrum.rank, task.num_private).size)
+        codes = task.head.num_codes
+        spectrum = Spectrum.of(task.public.drop_codes(codes), constant=task.fit_intercept, weights=task.weights)
+        weights = weigh_records(task, num_directions=task.head.layout(codes + spectrum.rank, task.num_private).size)
         plan = self.plan(
             task.head,
             spectrum,
@@ -219,7 +236,9 @@ class Descent(Algorithm):
             "optimizer": plan.optimizer,
             "learning_rate": plan.learning_rate,
             "head": repr(task.head),
+            **({} if self.backend == "numpy" else {"backend": self.backend}),
         }
+        load_backend(self.backend)  # raises if it is not installed, before anything is spent
         task.note_free("conditioning", "reads public columns and n only")
         training = plan.training
         steps = GaussianEvent(
@@ -250,7 +269,10 @@ class Descent(Algorithm):
         optimizer = make_optimizer(plan.optimizer, plan.learning_rate)
         current = plan.phases[0].conditioning
         layout = head.layout(current.num_parameters, num_private)
-        parameters: NDArray[Any] = head.initialize(layout, task.make_generator("weights"))[None]
+        parameters: NDArray[Any] = head.initialize_on(
+            task.public, layout, task.make_generator("weights"), conditioned=self.conditions_start
+        )[None]
+        convert = load_backend(self.backend)
         for number, phase in enumerate(plan.phases):
             if watch.stopped:
                 break
@@ -271,15 +293,17 @@ class Descent(Algorithm):
                 )
             current = phase.conditioning
             features = current.apply(task.public)
+            if head.precision != "float64" and isinstance(features, np.ndarray):
+                features = features.astype(head.precision)
             if plan.training.sampling_probability == 1.0 and isinstance(features, np.ndarray):
                 features = np.asfortranarray(features)  # full batches read whole columns, samples gather rows
-            parameters = train(
+            trained = train(
                 plan.part(number),
                 head,
                 head.layout(current.num_parameters, num_private),
-                Inputs.of(features, private),
-                label,
-                parameters,
+                head.prepare(convert(features), None if private is None else convert(private)),
+                convert(label),
+                convert(parameters),
                 optimizer=optimizer,
                 curator=task.curator,
                 rng=rng,
@@ -290,7 +314,7 @@ class Descent(Algorithm):
                 state=saved,
                 save=lambda get_state: task.curator.save_state(lambda: {**get_state(), **watch.get_state()}),
             )
-            saved = None
+            parameters, saved = np.asarray(trained), None
         return move_parameters(head, parameters, num_private=num_private, source=current)
 
 
@@ -341,10 +365,10 @@ def _choose_clip_norm(
     that noise would cause. A head may specify the residual itself: networks, with their many parameters, always do best
     with the smallest. The constants were measured with ``benchmarks/defaults.py``.
     """
-    num_inputs = rank + num_private
+    num_inputs = head.num_codes + rank + num_private
     residual = head.descent.clip_residual
     if residual is None:
         noise_std = neighbouring.sensitivity(1.0) / calibrate_gaussian_mu(budget.epsilon, budget.delta)
-        relative_noise = noise_std * math.sqrt(head.layout(rank, num_private).size * num_inputs) / n
+        relative_noise = noise_std * math.sqrt(head.layout(head.num_codes + rank, num_private).size * num_inputs) / n
         residual = min(0.2, max(0.05, 0.01 / relative_noise))
     return residual * math.sqrt(num_inputs)

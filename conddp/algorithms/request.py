@@ -166,9 +166,10 @@ class FitRequest:
         if len(outputs) == 1:
             result = self.run(outputs[0], callback=callback)
             return JointFit((result,), JointGuarantee(result.guarantee.budget, (result.guarantee,)))
-        ledger, neighbouring, head = self.ledger, self.neighbouring, self._head
+        ledger, neighbouring = self.ledger, self.neighbouring
         assert ledger is not None
         used, number, algorithm = outputs[0].arrange(), len(outputs), self._algorithm
+        head = self._head.settle(used.public)
         for each in outputs:
             algorithm.check(each.schema, head, neighbouring)
         if used.weights is not None:

@@ -5,7 +5,7 @@ trains on :math:`C x` with :math:`C = V S^{-1} V^\top` instead of on :math:`x`. 
 public columns only, enforced by type.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,11 +45,14 @@ class ConditioningMatrix:
         Matrix that converts weights for x to weights for z.
     has_constant : bool
         Whether the last row of ``matrix`` belongs to the intercept.
+    num_codes : int
+        Number of public columns before those of ``matrix`` that hold codes. They are left as they are.
     """
 
     matrix: NDArray[np.float64]
     inverse: NDArray[np.float64]
     has_constant: bool
+    num_codes: int = 0
 
     @classmethod
     def from_spectrum(cls, spectrum: Spectrum, *, exponent: float = 1.0, damping: float = 0.0) -> "ConditioningMatrix":
@@ -150,8 +153,17 @@ class ConditioningMatrix:
 
     @property
     def num_parameters(self) -> int:
-        """Number of conditioned features k."""
-        return int(self.matrix.shape[1])
+        """Number of conditioned features k, after the codes if there are any."""
+        return self.num_codes + int(self.matrix.shape[1])
+
+    @property
+    def num_columns(self) -> int:
+        """Number of original columns, including codes and the constant."""
+        return self.num_codes + len(self.matrix)
+
+    def keep_codes(self, num_codes: int) -> "ConditioningMatrix":
+        """Return this matrix for features that have so many columns of codes before those of the matrix."""
+        return replace(self, num_codes=num_codes)
 
     def transform(self, public_features: PublicFeatures, *, dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """Compute conditioned features, shape (n, k)."""
@@ -161,7 +173,11 @@ class ConditioningMatrix:
         conditioned = np.empty((len(public), self.num_parameters), dtype=dtype)
         for start in range(0, len(public), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
-            conditioned[rows] = public.get_block(rows) @ slope + offset
+            block = public.get_block(rows)
+            if self.num_codes:
+                conditioned[rows, : self.num_codes] = block[:, : self.num_codes]
+                block = block[:, self.num_codes :]
+            conditioned[rows, self.num_codes :] = block @ slope + offset
         return conditioned
 
     def apply(self, public_features: PublicFeatures) -> NDArray[np.float64] | ConditionedRows:
@@ -170,7 +186,7 @@ class ConditioningMatrix:
         The result can be used on the right of ``@``, and its rows can be selected.
         """
         public = require_public(public_features, function="ConditioningMatrix.apply")
-        if public.sparse is None or not is_large(public):
+        if public.sparse is None or not is_large(public) or self.num_codes:
             return self.transform(public)
         slope, offset = self._split(public)
         return ConditionedRows.of(public, slope, np.asarray(offset) + np.zeros(self.num_parameters))
@@ -193,6 +209,6 @@ class ConditioningMatrix:
     def _split(self, public: PublicFeatures) -> tuple[NDArray[np.float64], NDArray[np.float64] | float]:
         """Split the matrix into the rows of the public columns and the row of the constant column."""
         slope, offset = (self.matrix[:-1], self.matrix[-1]) if self.has_constant else (self.matrix, 0.0)
-        if public.shape[1] != len(slope):
-            raise SchemaError(f"expected {len(slope)} public columns, got {public.shape[1]}.")
+        if public.shape[1] != self.num_codes + len(slope):
+            raise SchemaError(f"expected {self.num_codes + len(slope)} public columns, got {public.shape[1]}.")
         return slope, offset

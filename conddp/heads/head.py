@@ -183,6 +183,26 @@ class Head(ABC):
     summary: ClassVar[str] = ""  # formula of the prediction, for tables
     linear_in: ClassVar[Linearity] = Linearity.NOTHING
     descent: ClassVar[DescentDefaults] = DescentDefaults({"sgd": (128, 0.3), "adam": (256, 0.01)})
+    precision: ClassVar[str] = "float64"  # of inputs and activations in noisy descent; sums are in float64 always
+    records_at_once: ClassVar[int | None] = None  # block size of sums of gradients; None sums all records at once
+
+    @property
+    def num_codes(self) -> int:
+        """Number of public columns, counted from the first, that hold codes to look up, not quantities."""
+        return 0
+
+    @property
+    def bins(self) -> int | None:
+        """Number of bins that levels of categories are hashed into; None if they become indicators."""
+        return None
+
+    def settle(self, public_features: PublicFeatures) -> "Head":
+        """Return this head with settings that depend on public columns.
+
+        Privacy
+            Reads public columns only: no cost.
+        """
+        return self
 
     @abstractmethod
     def layout(self, num_public: int, num_private: int) -> Layout:
@@ -195,6 +215,31 @@ class Head(ABC):
     @abstractmethod
     def initialize(self, layout: Layout, rng: np.random.Generator) -> NDArray[np.float64]:
         """Return initial parameters, shape (P,), independent of the data."""
+
+    def initialize_on(
+        self, public_features: PublicFeatures, layout: Layout, rng: np.random.Generator, *, conditioned: bool
+    ) -> NDArray[np.float64]:
+        """Return initial parameters, shape (P,), that may depend on public columns.
+
+        Privacy
+            Reads public columns only: no cost.
+
+        Parameters
+        ----------
+        public_features : PublicFeatures
+            Public columns of the records.
+        layout : Layout
+            Layout of the parameters.
+        rng : numpy.random.Generator
+            Generator for random weights.
+        conditioned : bool
+            Whether the algorithm makes up for the spectrum of public codes by the initial parameters.
+        """
+        return self.initialize(layout, rng)
+
+    def prepare(self, public: Array, private: Array | None) -> Inputs:
+        """Make the inputs of a run from conditioned public columns and scaled private columns."""
+        return Inputs.of(public, private)
 
     @abstractmethod
     def forward(self, weights: Weights, inputs: Inputs) -> Trace:

@@ -181,13 +181,14 @@ def train(
     num_averaged = max(1, round(plan.averaging * plan.num_steps))
     total, done = None, 0
     if state is not None:
-        done, total = int(state["step"]), None if "total" not in state else np.array(state["total"])
+        state = {name: xp.asarray(each) if isinstance(each, np.ndarray) else each for name, each in state.items()}
+        done, total = int(state["step"]), None if "total" not in state else xp.asarray(state["total"], copy=True)
         parameters[...] = state["parameters"]
         optimizer.set_state(state)
 
     def get_state() -> dict[str, Any]:
         known = {"step": step, "parameters": np.array(parameters), **optimizer.get_state()}
-        return known if total is None else {**known, "total": total}
+        return known if total is None else {**known, "total": np.asarray(total)}
 
     for step in range(done + 1, plan.num_steps + 1):
         batch, batch_label, batch_weights = inputs, label, all_weights
