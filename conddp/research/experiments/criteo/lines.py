@@ -18,6 +18,7 @@ from conddp.planning.runner import Store, run_cells
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.research.experiments.criteo import methods
 from conddp.research.experiments.criteo.methods import Budget, Tuning
+from conddp.research.experiments.criteo.networks import train_on_bins, tune_networks
 from conddp.research.experiments.criteo.source import CriteoSource, load_table
 from conddp.research.experiments.criteo.table import CriteoTable
 from conddp.research.experiments.search import Search
@@ -29,6 +30,7 @@ Part = Literal["linear", "mlp"]
 BOTH = (Neighbouring.REPLACE, Neighbouring.ZERO_OUT)
 REPLACE_ONLY = (Neighbouring.REPLACE,)
 BATCH_SIZE, NUM_EPOCHS = 8192, 50  # of the paper
+NETWORK_EPOCHS = 5  # a tenth of the paper's: 50 take six minutes of a core for every setting, budget and seed
 VERSION = 1  # raise it when a line with the same declaration would give other numbers
 
 
@@ -173,8 +175,16 @@ def _measure_default(table: CriteoTable, line: Line) -> Iterator[Measured]:
 
 
 def _measure_on_bins(table: CriteoTable, line: Line) -> Iterator[Measured]:
-    for epsilon, errors in methods.fit_on_bins(table, line.epsilons, line.num_seeds).items():
-        yield Measured(Neighbouring.REPLACE.value, epsilon, errors)
+    setting = ""
+    if line.part == "linear":
+        found = methods.fit_on_bins(table, line.epsilons, line.num_seeds)
+    else:
+        assert line.tuning is not None, "the schedule is that of the tuned networks"
+        rate = line.tuning.search.trials[0].learning_rate
+        setting = f"learning_rate={rate:.3g}"
+        found = train_on_bins(table, line.epsilons, line.tuning.schedule, rate, line.num_seeds)
+    for epsilon, errors in found.items():
+        yield Measured(Neighbouring.REPLACE.value, epsilon, errors, setting)
 
 
 def _measure_least_squares(table: CriteoTable, line: Line) -> Iterator[Measured]:
@@ -183,7 +193,8 @@ def _measure_least_squares(table: CriteoTable, line: Line) -> Iterator[Measured]
 
 def _measure_descent(table: CriteoTable, line: Line) -> Iterator[Measured]:
     assert line.tuning is not None, "baselines are tuned"
-    found = methods.tune_descent(table, line.method, line.budgets, line.tuning, line.num_seeds)
+    tune = methods.tune_descent if line.part == "linear" else tune_networks
+    found = tune(table, line.method, line.budgets, line.tuning, line.num_seeds)
     for (relation, epsilon), outcome in found.items():
         yield Measured(relation.value, epsilon, outcome.errors, methods.describe_settings(outcome))
 
@@ -201,21 +212,26 @@ MEASURES: dict[str, Callable[[CriteoTable, Line], Iterator[Measured]]] = {
 def list_lines(source: CriteoSource) -> list[Line]:
     """All lines of both tables, in the order in which they are shown."""
     with_optimum = (*EPSILONS, math.inf)
-    schedule = Schedule(NUM_EPOCHS, BATCH_SIZE)
+    long, short = Schedule(NUM_EPOCHS, BATCH_SIZE), Schedule(NETWORK_EPOCHS, BATCH_SIZE)
 
-    def tune(rung: float, finalists: int, **grid: list[float]) -> Tuning:
+    def tune(rung: float, finalists: int, schedule: Schedule = long, **grid: list[float]) -> Tuning:
         return Tuning(schedule, Search.over_grid(grid, rungs=((rung, finalists),), finalists=finalists))
 
     plain = tune(0.3, 2, learning_rate=[3e-4, 1e-3, 3e-3, 1e-2], clip_residual=[0.03, 0.1, 0.3, 1.0])
-    conditioned = tune(0.2, 2, learning_rate=[1e-5, 3e-5, 1e-4, 3e-4], clip_residual=[0.05, 0.2])
+    conditioned = tune(0.2, 1, learning_rate=[1e-5, 3e-5, 1e-4, 3e-4], clip_residual=[0.05, 0.2])
     switching = tune(0.2, 1, learning_rate=[1e-4, 5e-4, 2e-3], clip_residual=[0.05, 0.2], switch=[0.1])
+    networks = tune(0.2, 1, short, learning_rate=[1e-3, 4e-3], clip_residual=[0.05, 0.2])
+    on_bins = tune(1.0, 1, short, learning_rate=[2e-3], clip_residual=[1.0])
     return [
         Line("linear", "DPSGD", source, BOTH, with_optimum, 2, plain),
         Line("linear", "Cond-DP", source, BOTH, with_optimum, 2, conditioned),
         Line("linear", "Switch-Cond-DP", source, REPLACE_ONLY, EPSILONS, 2, switching),
         Line("linear", "RR-on-Bins", source, REPLACE_ONLY, EPSILONS, 3),
         Line("linear", "least squares", source, REPLACE_ONLY, (math.inf,), 1),
-        Line("linear", "default", source, BOTH, EPSILONS, 3),
+        Line("linear", "default", source, BOTH, EPSILONS, 2),
+        Line("mlp", "DPSGD", source, REPLACE_ONLY, with_optimum, 2, networks),
+        Line("mlp", "Switch-Cond-DP", source, REPLACE_ONLY, with_optimum, 2, networks),
+        Line("mlp", "RR-on-Bins", source, REPLACE_ONLY, EPSILONS, 1, on_bins),
     ]
 
 
@@ -231,7 +247,7 @@ def make_quick(line: Line) -> Line:
         epsilons=epsilons,
         relations=REPLACE_ONLY,
         num_seeds=1,
-        tuning=Tuning(replace(line.tuning.schedule, num_epochs=5), search),
+        tuning=Tuning(replace(line.tuning.schedule, num_epochs=3), search),
     )
 
 

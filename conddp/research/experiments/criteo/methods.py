@@ -4,6 +4,7 @@ What depends on public columns only is computed once for the table. Otherwise ev
 a fit; ``tests/test_criteo_experiment.py`` compares them.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -143,7 +144,8 @@ def _make_stage(
     def enter(parameters: NDArray[Any]) -> NDArray[Any]:
         return parameters if before is None else before.fold(parameters)
 
-    return Stage(Linear(), Inputs(rows, None, norms, np), fraction, enter, predict)
+    clip_unit = math.sqrt(float(np.mean(np.square(norms, dtype=np.float64))))
+    return Stage(Linear(), Inputs(rows, None, norms, np), rows.shape[1], clip_unit, fraction, enter, predict)
 
 
 def _measure_norms(columns: Any) -> NDArray[Any]:
@@ -165,7 +167,7 @@ def tune_descent(
             table.measure,
             tuning.schedule,
             table.delta,
-            f"{table.name}, linear, {method}, {switch}",
+            f"{table.name} {table.digest}, linear, {method}, {switch}",
         )
         trials = [trial for trial in tuning.search.trials if trial.switch == switch]
         ((rung, _),) = tuning.search.rungs
@@ -178,7 +180,7 @@ def tune_descent(
 
 
 def _start_at_zero(stage: Stage) -> Callable[[Runner], NDArray[Any]]:
-    return lambda runner: np.zeros(stage.inputs.public.shape[1])
+    return lambda runner: np.zeros(stage.num_public)
 
 
 def describe_settings(outcome: Outcome) -> str:

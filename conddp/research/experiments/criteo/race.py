@@ -45,6 +45,10 @@ class Stage:
         The model.
     inputs : Inputs
         Features of the training records, in single precision.
+    num_public : int
+        Number of public columns that the head has weights for.
+    clip_unit : float
+        Typical norm of the gradient of a prediction, in which clip norms are stated.
     fraction : float
         Fraction of the steps of a run after which the stage ends.
     enter : callable
@@ -55,6 +59,8 @@ class Stage:
 
     head: Head
     inputs: Inputs
+    num_public: int
+    clip_unit: float
     fraction: float
     enter: Callable[[Parameters], Parameters]
     predict: Callable[[Parameters], NDArray[Any]]
@@ -155,18 +161,21 @@ def run_race(
     finalists : int
         Trials that run to the end, for each budget.
     num_seeds : int
-        Runs of each finalist.
+        Runs of each finalist; one if there are budgets with and without noise, for those without.
     """
     free = [budget for budget in budgets if math.isinf(budget[1])]
     paid = [budget for budget in budgets if not math.isinf(budget[1])]
     if free and paid:  # runs without noise have no curator
-        settings: Any = {"rung": rung, "finalists": finalists, "num_seeds": num_seeds}
-        return [*run_race(race, paid, trials, **settings), *run_race(race, free, trials, **settings)]
+        settings: Any = {"rung": rung, "finalists": finalists}
+        found = run_race(race, paid, trials, num_seeds=num_seeds, **settings)
+        return [*found, *run_race(race, free, trials, num_seeds=1, **settings)]
     chosen = {budget: list(trials[:finalists]) for budget in budgets}
+    packs = []
     if len(trials) > finalists:
         first = budgets[0][0]
         tried = [Runner(*budget, trial, 0) for budget in budgets if budget[0] is first for trial in trials]
-        errors = _Pack(race, tried).advance(max(1, round(rung * race.num_steps))).measure()
+        packs.append(_Pack(race, tried))
+        errors = packs[0].advance(max(1, round(rung * race.num_steps))).measure()
         for budget in budgets:
             ranked = sorted(
                 (error, place)
@@ -177,7 +186,8 @@ def run_race(
     final = [
         Runner(*budget, trial, seed) for budget in budgets for trial in chosen[budget] for seed in range(num_seeds)
     ]
-    errors = _Pack(race, final).advance(race.num_steps).measure()
+    packs.append(_Pack(race, final))
+    errors = packs[-1].advance(race.num_steps).measure()
     outcomes = []
     for budget in budgets:
         by_trial: dict[Trial, list[float]] = {}
@@ -186,6 +196,8 @@ def run_race(
                 by_trial.setdefault(runner.trial, []).append(error)
         best = min(by_trial, key=lambda trial: float(np.mean(by_trial[trial])))
         outcomes.append(Outcome(*budget, best, tuple(by_trial[best])))
+    for pack in packs:
+        pack.path.unlink(missing_ok=True)
     return outcomes
 
 
@@ -216,16 +228,15 @@ class _Pack:
                 continue
             self._train(min(until, end, self.done - self.done % STEPS_AT_ONCE + STEPS_AT_ONCE) - self.done)
             if time.monotonic() - self.saved > SECONDS_BETWEEN_SAVES:
-                self._save()
-        self.path.unlink(missing_ok=True)
+                self.save()
+        self.save()  # until the race is over: the trials need not be run again if the finals are interrupted
         return self
 
     def _train(self, num_steps: int) -> None:
         stage, race = self.race.stages[self.number], self.race
-        norms = np.square(stage.inputs.row_norms, dtype=np.float64)
         plan = TrainingPlan(
             num_steps,
-            math.sqrt(float(norms.mean())) * np.array([each.trial.clip_residual for each in self.runners]),
+            stage.clip_unit * np.array([each.trial.clip_residual for each in self.runners]),
             self.noise_multipliers,
             race.schedule.sampling_probability(len(race.label)),
         )
@@ -233,7 +244,7 @@ class _Pack:
         self.parameters = train(
             plan,
             stage.head,
-            stage.head.layout(stage.inputs.public.shape[1], 0),
+            stage.head.layout(stage.num_public, 0),
             stage.inputs,
             race.label,
             self.parameters,
@@ -254,7 +265,8 @@ class _Pack:
         errors = [self.race.measure(row) for row in predictions]
         return [error if math.isfinite(error) else math.inf for error in errors]
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Write the state to disk, where a pack with the same runs finds it."""
         state = {"done": self.done, "number": self.number, "parameters": self.parameters, **self.optimizer.get_state()}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         draft = self.path.with_suffix(".draft.npz")

@@ -85,7 +85,7 @@ def load_table(source: CriteoSource) -> CriteoTable:
     if source.num_rows < total:
         keep = source.num_rows / total
         train, test = _take(train, round(keep * len(train))), _take(test, round(keep * len(test)))
-    return CriteoTable(train, test, source.real, source.description)
+    return CriteoTable(train, test, source.real, source.description, source.digest)
 
 
 def _digest(text: str) -> str:

@@ -89,12 +89,15 @@ class CriteoTable:
         Whether these are the published records. Printed numbers are shown beside them only.
     name : str
         What the records are, in words.
+    digest : str
+        Of the records, so that interrupted runs on other records are not continued on these.
     """
 
     binned_train: BinnedRows
     binned_test: BinnedRows
     real: bool
     name: str
+    digest: str = ""
 
     @cached_property
     def train(self) -> Records:
@@ -120,6 +123,11 @@ class CriteoTable:
     def single(self) -> tuple[Any, Any]:
         """Public columns of training and test records and a column of ones, in single precision."""
         return _add_ones(self.train.public), _add_ones(self.test.public)
+
+    @cached_property
+    def coded(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Bins, numbers and a column of ones of training and test records, in single precision, for embeddings."""
+        return _add_bins(self.binned_train), _add_bins(self.binned_test)
 
     @property
     def delta(self) -> float:
@@ -147,3 +155,7 @@ class CriteoTable:
 def _add_ones(public: PublicFeatures) -> Any:
     ones = sp.csr_array(np.ones((len(public), 1), dtype=np.float32))
     return sp.hstack([sp.csr_array(public.matrix).astype(np.float32), ones], format="csr")
+
+
+def _add_bins(rows: BinnedRows) -> NDArray[Any]:
+    return np.hstack([rows.bins, rows.numbers, np.ones((len(rows), 1))], dtype=np.float32)
