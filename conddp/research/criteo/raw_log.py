@@ -68,7 +68,7 @@ def write_raw_log(
     try:
         with cast("IO[bytes]", opened) as file:
             num_sales = 0
-            sales, others = _read_rows(0, seed), _read_rows(OTHERS, seed)
+            sales, others = (_read_rows(first, seed, at_most=num_rows) for first in (0, OTHERS))
             for start in range(0, num_rows, PIECE):
                 numbers = np.arange(start, min(start + PIECE, num_rows))
                 has_sale = as_uniform(mix(numbers, SALE_SALT + 1000 * seed)) < NUM_SALES / NUM_CLICKS
@@ -92,11 +92,11 @@ def _join(row: tuple[str, ...], sold: bool, time: int) -> str:
     return "\t".join((*first, *values)) + "\n"
 
 
-def _read_rows(first_piece: int, seed: int) -> Iterator[tuple[str, ...]]:
+def _read_rows(first_piece: int, seed: int, *, at_most: int) -> Iterator[tuple[str, ...]]:
     """Cells of one row after another: amount, three numbers, 17 values."""
     piece = first_piece
     while True:
-        drawn = draw_sales(piece, seed=seed)
+        drawn = draw_sales(piece, seed=seed, num_rows=min(ROW_GROUP, at_most))
         for start in range(0, ROW_GROUP, PIECE):
             yield from _show(drawn, slice(start, start + PIECE))
         piece += 1
