@@ -93,8 +93,8 @@ def load_criteo_bins(folder: Path | str) -> tuple[BinnedRows, BinnedRows]:
     if found is None or not found.manifest.finished:
         state = "holds no converted rows" if found is None else "is not finished"
         raise DatasetNotFound(
-            f"'{folder}' {state}. Run `conddp data convert criteo LOG --out {folder}` or `conddp data simulate criteo "
-            f"--out {folder}`; both continue where they stopped."
+            f"'{folder}' {state}. Fill it with convert_criteo(log, folder) or write_simulation(folder, num_rows); both "
+            "continue where they stopped."
         )
     return _load(found, "train", found.manifest.train_rows), _load(found, "test", found.manifest.test_rows)
 
