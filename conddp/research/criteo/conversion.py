@@ -185,17 +185,21 @@ def _open(log: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
 
 
 def _read_blocks(file: BinaryIO, log: Path, position: int) -> Iterator[bytes]:
-    """Whole lines from a position on; only the last block may end without a line break."""
+    """Whole lines from a position on; only the last block may end without a line break.
+
+    Blocks end before a multiple of their size, so that they, and the parts, are the same after a restart.
+    """
     try:
         file.seek(position)
         rest = b""
-        while chunk := file.read(BLOCK):
+        while chunk := file.read(BLOCK - (position + len(rest)) % BLOCK):
             if position == 0 and chunk[257:262] == b"ustar":
                 raise DatasetDamaged(f"{log} is a tar archive. Unpack it first, and convert the file CriteoSearchData.")
             whole, found, rest = (rest + chunk).rpartition(b"\n")
             if len(rest) > LONGEST_LINE:
                 raise DatasetDamaged(f"{log} has a line of more than {LONGEST_LINE:,} bytes. It is not the Criteo log.")
             if found:
+                position += len(whole) + 1
                 yield whole + found
         if rest:
             yield rest

@@ -93,7 +93,7 @@ class PartFolder:
         if existing is not None and existing.manifest.is_same_work(planned) and not overwrite:
             return existing
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            if existing is None or not overwrite:
+            if existing is None or not (overwrite or existing.is_empty):
                 found = "the parts of another source or of other settings" if existing else "other files"
                 remedy = ", or pass overwrite=True" if existing else ""
                 raise OutputExists(f"'{path}' holds {found}. Name another folder{remedy}.")
@@ -114,6 +114,11 @@ class PartFolder:
             return cls(path, decode(Manifest, parse_json(read_bytes(path / MANIFEST)), "manifest"))
         except SchemaError as error:
             raise SchemaError(f"'{path / MANIFEST}' cannot be read: {error} Convert into another folder.") from None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no parts yet."""
+        return not self.manifest.train_rows
 
     def add(self, rows: pa.Table, for_test: NDArray[np.bool_], covered: Manifest) -> None:
         """Write the next part of both kinds, and then the manifest that covers them."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -92,8 +93,8 @@ def load_criteo_bins(folder: Path | str) -> tuple[BinnedRows, BinnedRows]:
     if found is None or not found.manifest.finished:
         state = "holds no converted rows" if found is None else "is not finished"
         raise DatasetNotFound(
-            f"'{folder}' {state}. Run `conddp data convert criteo LOG --out {folder}` or `conddp data simulate criteo "
-            f"--out {folder}`; both continue where they stopped."
+            f"'{folder}' {state}. Fill it with convert_criteo(log, folder) or write_simulation(folder, num_rows); both "
+            "continue where they stopped."
         )
     return _load(found, "train", found.manifest.train_rows), _load(found, "test", found.manifest.test_rows)
 
@@ -126,7 +127,7 @@ def _load(folder: PartFolder, kind: str, rows: tuple[int, ...]) -> BinnedRows:
         path = folder.path / kind / f"part-{number:05d}.parquet"
         try:
             table = pq.read_table(path)
-        except OSError as error:  # includes Arrow's errors about damaged files
+        except (OSError, pa.ArrowException) as error:
             raise DatasetDamaged(f"{path} cannot be read: {type(error).__name__}. Convert again.") from None
         if len(table) != size:
             raise DatasetDamaged(f"{path} has {len(table)} rows where the manifest says {size}. Convert again.")

@@ -2,7 +2,7 @@
 
 import gzip
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, cast
 
@@ -24,7 +24,14 @@ PIECE = 1 << 14  # lines
 FIRST_CLICK, SECONDS = 1_596_439_471, 90 * 24 * 3600
 
 
-def write_raw_log(path: Path | str, num_rows: int, *, seed: int = 0, overwrite: bool = False) -> int:
+def write_raw_log(
+    path: Path | str,
+    num_rows: int,
+    *,
+    seed: int = 0,
+    overwrite: bool = False,
+    callback: Callable[[int, int], object] | None = None,
+) -> int:
     """Write simulated clicks in the published format of 23 columns, 89 % of them without a sale.
 
     Those with a sale are the first rows of :func:`~conddp.research.criteo.simulation.simulate_criteo` with the same
@@ -43,6 +50,8 @@ def write_raw_log(path: Path | str, num_rows: int, *, seed: int = 0, overwrite: 
         Of the clicks.
     overwrite : bool
         Whether to replace an existing file.
+    callback : callable, optional
+        Called with the lines so far and in all.
 
     Returns
     -------
@@ -56,18 +65,24 @@ def write_raw_log(path: Path | str, num_rows: int, *, seed: int = 0, overwrite: 
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial")
     opened = gzip.open(partial, "wb", compresslevel=6) if path.suffix == ".gz" else partial.open("wb")
-    with cast("IO[bytes]", opened) as file:
-        num_sales = 0
-        sales, others = _read_rows(0, seed), _read_rows(OTHERS, seed)
-        for start in range(0, num_rows, PIECE):
-            numbers = np.arange(start, min(start + PIECE, num_rows))
-            has_sale = as_uniform(mix(numbers, SALE_SALT + 1000 * seed)) < NUM_SALES / NUM_CLICKS
-            times = FIRST_CLICK + (as_uniform(mix(numbers, TIME_SALT + 1000 * seed)) * SECONDS).astype(np.int64)
-            rows = (next(sales if sold else others) for sold in has_sale)
-            lines = (_join(row, sold, time) for row, sold, time in zip(rows, has_sale, times.tolist(), strict=True))
-            file.write("".join(lines).encode("ascii"))
-            num_sales += int(has_sale.sum())
-    os.replace(partial, path)
+    try:
+        with cast("IO[bytes]", opened) as file:
+            num_sales = 0
+            sales, others = (_read_rows(first, seed, at_most=num_rows) for first in (0, OTHERS))
+            for start in range(0, num_rows, PIECE):
+                numbers = np.arange(start, min(start + PIECE, num_rows))
+                has_sale = as_uniform(mix(numbers, SALE_SALT + 1000 * seed)) < NUM_SALES / NUM_CLICKS
+                times = FIRST_CLICK + (as_uniform(mix(numbers, TIME_SALT + 1000 * seed)) * SECONDS).astype(np.int64)
+                rows = (next(sales if sold else others) for sold in has_sale)
+                lines = (_join(row, sold, time) for row, sold, time in zip(rows, has_sale, times.tolist(), strict=True))
+                file.write("".join(lines).encode("ascii"))
+                num_sales += int(has_sale.sum())
+                if callback is not None:
+                    callback(start + len(numbers), num_rows)
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
     return num_sales
 
 
@@ -77,11 +92,11 @@ def _join(row: tuple[str, ...], sold: bool, time: int) -> str:
     return "\t".join((*first, *values)) + "\n"
 
 
-def _read_rows(first_piece: int, seed: int) -> Iterator[tuple[str, ...]]:
+def _read_rows(first_piece: int, seed: int, *, at_most: int) -> Iterator[tuple[str, ...]]:
     """Cells of one row after another: amount, three numbers, 17 values."""
     piece = first_piece
     while True:
-        drawn = draw_sales(piece, seed=seed)
+        drawn = draw_sales(piece, seed=seed, num_rows=min(ROW_GROUP, at_most))
         for start in range(0, ROW_GROUP, PIECE):
             yield from _show(drawn, slice(start, start + PIECE))
         piece += 1
