@@ -3,7 +3,15 @@
 from conddp.data.column import Column, Kind, Role
 from conddp.data.draft import SchemaDraft
 from conddp.data.parts import Domain, Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers, require_public
-from conddp.data.passes import BLOCK_SIZE, Executor, Sliceable, list_blocks, run_in_order, run_pass, use_executor
+from conddp.data.passes import (
+    BLOCK_SIZE,
+    Executor,
+    Sliceable,
+    list_blocks,
+    run_in_order,
+    run_pass,
+    use_executor,
+)
 from conddp.data.private_cells import read_cells, read_private
 from conddp.data.public_table import PublicTable
 from conddp.data.readers import read_column_names, read_column_types, read_table, stream_table

@@ -22,7 +22,7 @@ from conddp.data.parts import Matrix, PublicFeatures, SparseMatrix
 from conddp.data.passes import BLOCK_SIZE, list_blocks
 from conddp.features.standardization import find_full_columns, subtract_from_stored
 
-__all__ = ["ConditionedRows"]
+__all__ = ["ConditionedRows", "sum_columns", "sum_magnitudes"]
 
 Vector = NDArray[np.float64]
 
@@ -95,7 +95,7 @@ class ConditionedRows:
         """Sums over records of factors, shape (m, n), times row; shape (m, k)."""
         sums = np.zeros((len(factors), len(self.matrix) + 1))
         for span in list_blocks(len(self)):
-            sums += self.sum_columns(span, factors[:, span])
+            sums += sum_columns(self.get_columns(span), factors[:, span])
         return self.finish_sums(sums)
 
     @property
@@ -124,18 +124,9 @@ class ConditionedRows:
         )
         return csr_array(parts, shape=(stop - start, self.columns.shape[1]))  # shares memory
 
-    def sum_columns(self, span: slice, factors: Vector) -> Vector:
-        """Sums over a block of factors, shape (..., size), times columns and one; shape (..., d + 1)."""
-        sums = (self.get_columns(span).T @ factors.T).T
-        return np.concatenate([sums, factors.sum(axis=-1, keepdims=True)], axis=-1)
-
     def finish_sums(self, sums: Vector) -> Vector:
         """Convert sums of factors times columns and one, shape (..., d + 1), to sums of factors times row."""
         return np.asarray(sums[..., :-1] @ self.matrix + sums[..., -1:] * self.offset)
-
-    def sum_magnitudes(self, span: slice, limits: Vector) -> Vector:
-        """Sums over a block of limits, shape (size,), times absolute columns and one; shape (d + 1,)."""
-        return np.append(abs(self.get_columns(span)).T @ limits, limits.sum())
 
     def bound_rounding(self, magnitudes: Vector) -> Vector:
         r"""Bound the rounding error of a sum of factors times row in every direction; shape (k,).
@@ -148,7 +139,7 @@ class ConditionedRows:
         Parameters
         ----------
         magnitudes : array of shape (d + 1,)
-            Sums over all blocks of :meth:`sum_magnitudes`, for public limits of the absolute factors.
+            Sums over all blocks of :func:`sum_magnitudes`, for public limits of the absolute factors.
         """
         n, d = self.columns.shape
         unit = (min(n, BLOCK_SIZE) + math.ceil(n / BLOCK_SIZE) + d + 16) * 2.0**-52
@@ -197,7 +188,7 @@ class ConditionedRows:
         """
         with np.errstate(divide="ignore"):
             limits = np.where(self.norms > 0, 1 / self.norms, 0.0)
-        magnitudes = sum(self.sum_magnitudes(span, limits[span]) for span in list_blocks(len(self)))
+        magnitudes = sum(sum_magnitudes(self.get_columns(span), limits[span]) for span in list_blocks(len(self)))
         return 4 * float(np.linalg.norm(self.bound_rounding(np.asarray(magnitudes))))
 
 
@@ -211,3 +202,14 @@ class _Transposed:
 
     def __rmatmul__(self, weights: Vector) -> Vector:
         return self.rows.predict(weights)
+
+
+def sum_columns(columns: Any, factors: Vector) -> Vector:
+    """Sums over a block of factors, shape (..., size), times columns and one; shape (..., d + 1)."""
+    sums = (columns.T @ factors.T).T
+    return np.concatenate([sums, factors.sum(axis=-1, keepdims=True)], axis=-1)
+
+
+def sum_magnitudes(columns: Any, limits: Vector) -> Vector:
+    """Sums over a block of limits, shape (size,), times absolute columns and one; shape (d + 1,)."""
+    return np.append(abs(columns).T @ limits, limits.sum())

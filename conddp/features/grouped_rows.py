@@ -8,13 +8,14 @@ so little is lost by giving them equal weights (``benchmarks/sparse.py`` measure
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp.data.parts import PublicFeatures, require_public
 from conddp.data.units import Units
-from conddp.features.conditioned_rows import ConditionedRows
+from conddp.features.conditioned_rows import ConditionedRows, sum_columns, sum_magnitudes
 from conddp.features.principal_axes import PrincipalAxes
 from conddp.features.public_rows import PublicRows
 from conddp.features.row_weights import RowWeights
@@ -193,30 +194,53 @@ class _GroupedPass:
     direction_weights: Vector
     group_weights: Vector
 
-    def predict(self, span: slice) -> Vector:
-        return np.asarray(self.whole.rows.get_columns(span) @ self.of_columns + self.constant)
+    def __len__(self) -> int:
+        return self.whole.num_records
 
-    def measure(self, span: slice) -> Vector:
-        return np.sqrt(self.whole.squared_norms[span] @ self.group_weights)
-
-    def sum_rows(self, span: slice, factors: Vector) -> Vector:
-        return self.whole.rows.sum_columns(span, factors)
+    def __getitem__(self, span: slice) -> "_GroupedBlock":
+        return _GroupedBlock(
+            self.whole.rows.get_columns(span),
+            self.whole.squared_norms[span],
+            self.of_columns,
+            self.constant,
+            self.group_weights,
+        )
 
     def finish_rows(self, sums: Vector) -> Vector:
         return self.whole.rows.finish_sums(sums)
 
-    def sum_squares(self, span: slice, factors: Vector) -> Vector:
-        return np.asarray(factors @ self.whole.squared_norms[span])
-
     def finish_squares(self, sums: Vector) -> Vector:
         return self.whole.spread(sums / self.whole.sizes)
-
-    def sum_magnitudes(self, span: slice, limits: Vector) -> Vector:
-        return self.whole.rows.sum_magnitudes(span, limits)
 
     def bound_rounding(self, sums: Vector) -> float:
         """Rounding of the sums of both neighbours, and of the norm by which each was bounded."""
         return 4 * float(np.linalg.norm(np.sqrt(self.direction_weights) * self.whole.rows.bound_rounding(sums)))
+
+
+@dataclass(frozen=True, eq=False)
+class _GroupedBlock:
+    """Columns of a block, dense or sparse, and the squared norms of its rows by group."""
+
+    columns: Any
+    squared_norms: Vector
+    of_columns: Vector
+    constant: float
+    group_weights: Vector
+
+    def predict(self) -> Vector:
+        return np.asarray(self.columns @ self.of_columns + self.constant)
+
+    def measure(self) -> Vector:
+        return np.sqrt(self.squared_norms @ self.group_weights)
+
+    def sum_rows(self, factors: Vector) -> Vector:
+        return sum_columns(self.columns, factors)
+
+    def sum_squares(self, factors: Vector) -> Vector:
+        return np.asarray(factors @ self.squared_norms)
+
+    def sum_magnitudes(self, limits: Vector) -> Vector:
+        return sum_magnitudes(self.columns, limits)
 
 
 def _divide(variances: Vector, *, has_constant: bool) -> NDArray[np.intp]:
