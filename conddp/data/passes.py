@@ -137,12 +137,18 @@ def get_partitions(*columns: object) -> tuple[slice, ...] | None:
     return next((partitions for partitions in found if partitions is not None), None)
 
 
-def count_additions(*columns: Sliceable, block_size: int = BLOCK_SIZE) -> int:
-    """Return the number of additions that a term of a pass goes through at most, for bounds on rounding errors."""
-    n = len(columns[0])
-    partitions = get_partitions(*columns) or (slice(0, n),)
-    largest = max(int(span.stop - span.start) for span in partitions)
-    return min(n, block_size) + -(-largest // block_size) + len(partitions)
+def count_additions(
+    num_records: int, partitions: tuple[slice, ...] | None = None, *, block_size: int = BLOCK_SIZE
+) -> int:
+    """Return the number of additions that a term of a pass goes through at most, for bounds on rounding errors.
+
+    Examples
+    --------
+    >>> count_additions(20_000), count_additions(20_000, (slice(0, 9_000), slice(9_000, 20_000)))
+    (8195, 8196)
+    """
+    within = num_records if partitions is None else max(int(span.stop - span.start) for span in partitions)
+    return min(num_records, block_size) + -(-within // block_size) + len(partitions or ())
 
 
 @dataclass(frozen=True)

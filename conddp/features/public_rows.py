@@ -36,16 +36,14 @@ class RowBlock(Protocol):
 
 
 class RowPass(Protocol):
-    """One pass over rows with fixed coefficients and direction weights: a column of row blocks.
+    """One pass over rows with fixed coefficients and direction weights.
 
     Sums of blocks are added up before they are finished, so that what is common to all blocks is computed once.
     """
 
-    def __len__(self) -> int:
-        """Number of records."""
-
-    def __getitem__(self, span: slice, /) -> RowBlock:
-        """Return a block of rows."""
+    @property
+    def blocks(self) -> Sliceable:
+        """A column whose blocks are :class:`RowBlock`. It may be sent to other processes."""
 
     def finish_rows(self, sums: Vector) -> Vector:
         """Sums of factor times row, shape (k,), from the sums of all blocks."""
@@ -84,6 +82,11 @@ class DensePass:
     def partitions(self) -> tuple[slice, ...] | None:
         """Partitions of rows that are made from columns in files."""
         return get_partitions(self.values)
+
+    @property
+    def blocks(self) -> "DensePass":
+        """Return the pass itself."""
+        return self
 
     def finish_rows(self, sums: Vector) -> Vector:
         """Return the sums unchanged."""

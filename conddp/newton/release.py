@@ -179,7 +179,7 @@ def release_residuals(
     sum_block = _SumBlock(query, label_range, neighbouring, loss, None if weights is None else weights.values)
     if isinstance(rows, PublicRows):
         stride = BLOCK_SIZE * max(1, n // BLOCK_SIZE // BLOCKS_FOR_CURVATURE)
-        total, square, facts = run_pass(replace(sum_block, stride=stride), label, passing)
+        total, square, facts = run_pass(replace(sum_block, stride=stride), label, passing.blocks)
         farthest = facts.farthest if facts.farthest <= most else most  # also if it is NaN
         curvature = passing.finish_squares(np.asarray(facts.curvature)) / facts.weight_sampled
         rounding = passing.bound_rounding(facts.magnitudes)
@@ -190,7 +190,7 @@ def release_residuals(
             beside = query.square_weight * query.clip_norm * weights.unit_totals
             together = rows.bound_unit_move(distances, query.direction_weights, beside=beside)
     else:
-        total, square = run_pass(sum_block, label, passing)
+        total, square = run_pass(sum_block, label, passing.blocks)
         farthest, curvature = most, np.full(k, 2 * ndtr(query.clip_norm / query.residual_std) - 1)
     total = passing.finish_rows(total)
     # At least the clip norm, so that the noise covers rounding errors of sums with terms as large as the clip norm.
