@@ -49,7 +49,7 @@ class StoredColumn(ABC):
 
     table: StoredTable
     names: tuple[str, ...]
-    rows_at_once: int = ROWS_AT_ONCE
+    rows_at_once: int = field(default_factory=lambda: ROWS_AT_ONCE)
     _reading: _Reading = field(default_factory=_Reading, repr=False)
 
     @abstractmethod

@@ -191,7 +191,7 @@ class GroupedRows(PublicRows):
 
     def compute_squared_norms(self) -> Vector:
         """Squared norms of all rows, shape (n,)."""
-        return np.asarray(self.squared_norms.sum(axis=1))
+        return np.asarray(self.squared_norms[:].sum(axis=1))
 
     def bound_moves(self, units: Units, weights: Vector | None) -> Vector:
         """Bound how far the records of each unit move a sum: by the sum of their weights (triangle inequality)."""

@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 import weakref
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -79,15 +80,22 @@ class StoredNorms:
         return int(self.partitions[-1].stop)
 
     def __getitem__(self, span: slice) -> Vector:
-        """Read the norms of consecutive records within a partition."""
+        """Read the norms of consecutive records."""
         start, stop, _ = span.indices(len(self))
-        within = next(each for each in self.partitions if each.start <= start < each.stop)
-        first = within.start + (start - within.start) // ROWS_AT_ONCE * ROWS_AT_ONCE
-        number = (stop - start) * self.num_groups
+        parts = [np.empty((0, self.num_groups))]
+        while start < stop:
+            within = self.partitions[bisect_right([each.start for each in self.partitions], start) - 1]
+            first = within.start + (start - within.start) // ROWS_AT_ONCE * ROWS_AT_ONCE
+            end = min(stop, first + ROWS_AT_ONCE, within.stop)
+            parts.append(self._read(first, start, end))
+            start = end
+        return parts[1] if len(parts) == 2 else np.concatenate(parts)
+
+    def _read(self, first: int, start: int, stop: int) -> Vector:
+        """Read records from the file that begins with a certain record."""
+        number, skipped = (stop - start) * self.num_groups, (start - first) * self.num_groups
         try:
-            values = np.fromfile(
-                _name_file(self.folder, first), count=number, offset=8 * (start - first) * self.num_groups
-            )
+            values = np.fromfile(_name_file(self.folder, first), count=number, offset=8 * skipped)
         except OSError:
             values = np.empty(0)
         if len(values) != number:
