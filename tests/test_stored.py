@@ -253,8 +253,7 @@ def test_moments_and_rows_are_those_of_the_table_in_memory(
     assert rows.compute_squared_norms() == pytest.approx(expected.compute_squared_norms(), rel=1e-6)
     assert rows.compute_mean() ** 2 == pytest.approx(expected.compute_mean() ** 2, abs=1e-8)
     grouped = GroupedRows.of(stored, constant=constant)
-    in_groups = np.concatenate([grouped.squared_norms[span] for span in stored.partitions])
-    assert in_groups.sum(axis=1) == pytest.approx(expected.compute_squared_norms(), rel=1e-6)
+    assert grouped.squared_norms[:].sum(axis=1) == pytest.approx(expected.compute_squared_norms(), rel=1e-6)
     folder = Path(grouped.squared_norms.folder)
     assert folder.exists()
     del grouped
@@ -295,7 +294,7 @@ def test_a_fit_is_that_of_the_table_in_memory(
     expected = fit(read_records(frame, SCHEMA)[0], algorithm, epsilon=1e6)
     assert fit(open_records(paths, SCHEMA)[0], algorithm, epsilon=1e6) == pytest.approx(expected, abs=1e-3)
     found = fit(open_records(paths, SCHEMA)[0], algorithm)
-    assert np.abs(found - expected).max() > 4e-3
+    assert np.abs(found - expected).max() > 2e-3
     with ThreadPoolExecutor(3) as pool, use_executor(pool.map):
         assert np.array_equal(fit(open_records(paths, SCHEMA)[0], algorithm), found)
 
