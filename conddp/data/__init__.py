@@ -13,6 +13,7 @@ from conddp.data.passes import (
     use_executor,
 )
 from conddp.data.private_cells import read_cells, read_private
+from conddp.data.processes import Processes
 from conddp.data.public_table import PublicTable
 from conddp.data.readers import read_column_names, read_column_types, read_table, stream_table
 from conddp.data.records import Records
@@ -41,6 +42,7 @@ __all__ = [
     "Labels",
     "PrivateFeatures",
     "PrivateSpan",
+    "Processes",
     "PublicFeatures",
     "PublicTable",
     "Records",
