@@ -204,11 +204,7 @@ class PublicFeatures:
         else:
             array, self.names = _as_named_matrix(values, names, "public")
             self._matrix = self._dense = array
-<<<<<<< HEAD
-        self.groups, self.num_codes = groups, num_codes
-=======
-        self.groups, self.derived = groups, {}
->>>>>>> main
+        self.groups, self.num_codes, self.derived = groups, num_codes, {}
         if groups is not None and np.shape(groups) != self.shape[1:]:
             raise SchemaError(f"expected one group for each of {self.shape[1]} public columns.")
 
