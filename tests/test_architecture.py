@@ -26,6 +26,7 @@ DATA_PATH = (
     ("heads",),
     ("models",),
     ("training",),
+    ("distributed",),
     ("newton", "labels"),
     ("algorithms",),
     ("planning", "auditing"),
@@ -125,8 +126,9 @@ def test_a_file_is_a_page_of_reading(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", modules())
-def test_no_module_imports_torch(name: str) -> None:
-    for node in ast.walk(ast.parse(modules()[name].read_text())):
+def test_only_distributed_imports_torch(name: str) -> None:
+    tree = ast.parse(modules()[name].read_text())
+    for node in ast.walk(tree) if name != "distributed" else tree.body:  # it does so within functions
         if isinstance(node, ast.Import):
             assert all(alias.name.split(".")[0] != "torch" for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
