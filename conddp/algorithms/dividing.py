@@ -3,6 +3,7 @@
 import hashlib
 import pickle
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,12 +13,13 @@ from typing import Any
 
 from conddp.algorithms.identity import list_public
 from conddp.data.records import Records
-from conddp.errors import RankLost, RankMismatch
+from conddp.distributed import is_one_of_several
+from conddp.errors import PrivacyWarning, RankLost, RankMismatch
 from conddp.models.result import FitResult
 from conddp.privacy.locked import Locked
-from conddp.training.ranks import Ranks, Share
+from conddp.training.ranks import Ranks, Share, get_ranks
 
-__all__ = ["agree", "assist_fit", "lead_ranks", "send_result"]
+__all__ = ["agree", "assist_fit", "lead_ranks", "send_result", "warn_of_separate_fits"]
 
 SETTINGS = ("algorithm", "budget", "head", "loss", "neighbouring", "fit_intercept")
 PACKAGES = ("conddp", "numpy", "randomgen", "scipy")  # on which samples and rows depend
@@ -80,6 +82,18 @@ def agree(
         raise RankMismatch(
             "every rank must be given the same records and settings. Different from rank 0 are: "
             f"{'; '.join(differences)}. Nothing was spent."
+        )
+
+
+def warn_of_separate_fits(*, stacklevel: int = 3) -> None:
+    """Warn if each of several processes makes a fit of its own, with its own cost."""
+    if get_ranks() is None and is_one_of_several():
+        warnings.warn(
+            "torchrun has started several processes, and each of them makes this fit with its own noise and at its own "
+            "cost. Put the fit into a block 'with conddp.distributed.use_ranks():' to make one fit together, or fit on "
+            "one rank only.",
+            PrivacyWarning,
+            stacklevel=stacklevel,
         )
 
 
