@@ -24,6 +24,7 @@ from conddp.heads import MLP, FactorizationMachine, Head, Linear
 from conddp.models.result import FitResult
 from conddp.privacy import Curator, RandomSource
 from conddp.training.ranks import Ranks, Share, set_ranks
+from conddp.training.sampling import PoissonSampler
 
 BUDGET = PrivacyBudget(2.0, 1e-6)
 Pipes = dict[tuple[int, int], "Queue[Any]"]
@@ -95,14 +96,16 @@ def make_records(kind: str = "", *, n: int = 203, seed: int = 0) -> Records:
     return records
 
 
+SAMPLED = CondDP(num_steps=6, batch_size=40)  # one calibration for all tests
+
 CASES: dict[str, tuple[Algorithm, Head, str]] = {
     "linear, full batch": (DPSGD(num_steps=6), Linear(), ""),
-    "mlp, sampled, private columns": (CondDP(num_steps=6, batch_size=40), MLP(hidden=(4,)), "private"),
-    "two phases": (SwitchCondDP(num_steps=8, batch_size=60), MLP(hidden=(3,)), ""),
-    "factorization machine": (DPSGD(num_steps=5, batch_size=50), FactorizationMachine(rank=2), ""),
+    "mlp, sampled, private columns": (SAMPLED, MLP(hidden=(4,)), "private"),
+    "two phases": (SwitchCondDP(num_steps=6, batch_size=40), MLP(hidden=(3,)), ""),
+    "factorization machine": (DPSGD(num_steps=6, batch_size=40), FactorizationMachine(rank=2), ""),
     "units": (CondDP(num_steps=6, batch_size=20), Linear(), "units"),
     "units, full batch": (DPSGD(num_steps=6), MLP(hidden=(3,)), "units"),
-    "weights": (CondDP(num_steps=6, batch_size=40), Linear(), "weights"),
+    "weights": (SAMPLED, Linear(), "weights"),
 }
 
 
@@ -130,13 +133,20 @@ def test_several_ranks_give_the_result_of_one_process(case: str, size: int, tmp_
     assert all(not ledger.entries for ledger in ledgers[1:])
 
 
-def test_unseeded_ranks_share_their_samples_and_initial_weights() -> None:
-    """Otherwise gradients of different models would be added. Without noise to speak of, a fit succeeds or does not."""
-    records = make_records(n=2000)
-    algorithm = CondDP(num_steps=100, batch_size=400, learning_rate=0.05)
-    results = run_ranks(2, lambda _: algorithm.fit(records, PrivacyBudget(50.0, 1e-6), head=MLP(hidden=(4,))))
-    error = results[0].predict(records.public) - records.label.values
-    assert np.mean(error**2) < 0.5 * np.var(records.label.values)
+def test_unseeded_ranks_draw_the_same_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: dict[int, list[Any]] = {}
+    draw = PoissonSampler.draw
+
+    def watched(self: PoissonSampler) -> Any:
+        drawn.setdefault(threading.get_ident(), []).append(draw(self))
+        return drawn[threading.get_ident()][-1]
+
+    monkeypatch.setattr(PoissonSampler, "draw", watched)
+    run_ranks(2, lambda _: SAMPLED.fit(make_records(), BUDGET))
+    first, second = drawn.values()
+    assert len(first) == len(second) == 6
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 class Keeping(Curator):
@@ -175,19 +185,19 @@ def fit_watched(size: int, records: Sequence[Records], algorithm: Algorithm, **m
 def test_noise_is_drawn_once_on_rank_0(size: int) -> None:
     """Labels in the middle of their range and weights of zero: the first sum is zero, and the rest is noise."""
     rng = np.random.default_rng(0)
-    records = Records(PublicFeatures(rng.normal(size=(60, 40))), None, Labels(np.zeros(60), Bounds(-1, 1)))
+    records = Records(PublicFeatures(rng.normal(size=(120, 101))), None, Labels(np.zeros(120), Bounds(-1, 1)))
     ratios = []
-    for _ in range(50):
+    for _ in range(20):
         (total, noise, noise_std), *_ = fit_watched(size, [records] * size, DPSGD(num_steps=1))
         assert not total.any()
         ratios.append(noise / noise_std)
-    # 2,050 squares of standard normal variables: the mean is off by 0.16 with probability below 1e-6
+    # 2,040 squares of standard normal variables: the mean is off by 0.16 with probability below 1e-6
     assert np.mean(np.square(ratios)) == pytest.approx(1.0, abs=0.16)
 
 
 def test_private_values_of_other_ranks_are_not_used() -> None:
     records, other = make_records("private"), make_records("private", seed=1)
-    algorithm, source = CondDP(num_steps=4, batch_size=40), RandomSource.for_neighbours(3)
+    algorithm, source = SAMPLED, RandomSource.for_neighbours(3)
     half = records.num_records // 2
 
     def mix(first: Records, second: Records) -> Records:
@@ -303,7 +313,7 @@ def test_a_rank_that_dies_ends_the_fit_and_the_cost_counts(monkeypatch: pytest.M
     fail_in_step(monkeypatch, 1, 5, Gone())
     monkeypatch.setattr(Ranks, "fail", lambda self, error, fail=Ranks.fail: self.rank or fail(self, error))
     ledger, records = PrivacyLedger(BUDGET), make_records()
-    algorithm = SwitchCondDP(num_steps=6, batch_size=50)  # step 5 is in the second phase
+    algorithm = SwitchCondDP(num_steps=6, batch_size=40)  # step 5 is in the second phase
     outcomes = run_ranks(3, lambda rank: algorithm.fit(records, BUDGET, ledger=ledger if rank == 0 else None))
     assert isinstance(outcomes[0], RankLost)
     assert "rank 1 has ended or does not answer in step 5. The cost is in the ledger of rank 0" in str(outcomes[0])
@@ -346,7 +356,7 @@ def test_a_fit_that_lost_a_rank_goes_on_from_its_checkpoint(
 ) -> None:
     file, records = tmp_path / "checkpoint", make_records()
     ledger = PrivacyLedger(BUDGET, path=tmp_path / "ledger.jsonl")
-    algorithm, seen = SwitchCondDP(num_steps=8, batch_size=50), []
+    algorithm, seen = SwitchCondDP(num_steps=6, batch_size=40), []
 
     def fit(rank: int) -> FitResult:
         return algorithm.fit(
@@ -359,16 +369,16 @@ def test_a_fit_that_lost_a_rank_goes_on_from_its_checkpoint(
         )
 
     with monkeypatch.context() as patch:
-        fail_in_step(patch, 1, 6, MemoryError())
+        fail_in_step(patch, 1, 5, MemoryError())
         outcomes = run_ranks(2, fit)
     assert "Start all ranks again with the checkpoint" in str(outcomes[0])
-    assert seen == [1, 2, 3, 4, 5]
+    assert seen == [1, 2, 3, 4]
     results = run_ranks(size, fit) if size > 1 else [fit(0)]
     assert all(isinstance(result, FitResult) for result in results), results
-    assert seen == list(range(1, 9))
+    assert seen == list(range(1, 7))
     assert ledger.spent == BUDGET
     assert not file.exists()
-    assert sum(release.count for release in results[0].transcript) == 8
+    assert sum(release.count for release in results[0].transcript) == 6
 
 
 def test_a_callback_stops_all_ranks() -> None:
