@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
         model = PrivateRegressor(epsilon, algorithm=algorithm, ledger=ledger, **SETTINGS).fit(X, y, **more)
         return model.predict(X[:5]).tolist()
 
-    with use_ranks(timeout=20) as rank:
+    with use_ranks(timeout=80) as rank:
         made = Curator.__init__
         curators = []
         Curator.__init__ = lambda self, *args, **more: (curators.append(1), made(self, *args, **more))[1]  # type: ignore

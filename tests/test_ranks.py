@@ -18,11 +18,13 @@ from conddp.algorithms import DPSGD, Auto
 from conddp.algorithms.algorithm import Algorithm
 from conddp.bounds import Bounds
 from conddp.data import Labels, PrivateFeatures, PublicFeatures, Records
+from conddp.data.scaling import scale_label
 from conddp.data.units import Units
 from conddp.errors import BudgetExceeded, PrivacyWarning, RankLost, RankMismatch
 from conddp.heads import MLP, FactorizationMachine, Head, Linear
 from conddp.models.result import FitResult
 from conddp.privacy import Curator, RandomSource
+from conddp.training.loop import train
 from conddp.training.ranks import Ranks, Share, set_ranks
 from conddp.training.sampling import PoissonSampler
 
@@ -229,15 +231,13 @@ def test_one_label_moves_the_sum_of_all_ranks_by_at_most_the_sensitivity(place: 
 
 
 def test_no_rank_reads_private_values_before_the_cost_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    import conddp.algorithms.descent as descent
-
-    ledger, recorded, scale_label = PrivacyLedger(BUDGET), [], descent.scale_label
+    ledger, recorded = PrivacyLedger(BUDGET), []
 
     def watched(*args: Any, **settings: Any) -> Any:
         recorded.append(ledger.spent)
         return scale_label(*args, **settings)
 
-    monkeypatch.setattr(descent, "scale_label", watched)
+    monkeypatch.setattr("conddp.algorithms.descent.scale_label", watched)
     records = make_records()
 
     def fit(rank: int, used: PrivacyLedger) -> FitResult:
@@ -463,16 +463,16 @@ def test_shares_divide_the_records_and_their_samples(n: int, size: int, seed: in
 def test_the_rounding_of_rows_that_are_never_formed_is_covered_on_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     from scipy.sparse import random_array
 
-    import conddp.training.loop as loop
-
     monkeypatch.setattr("conddp.features.standardization.LARGEST_IN_MEMORY", 50)
     rows = random_array((120, 6), density=0.5, rng=np.random.default_rng(0), format="csr")
     records = Records(PublicFeatures(rows), None, Labels(np.zeros(120), Bounds(-1, 1)))
-    bounds, train = [], loop.train
-    monkeypatch.setattr(
-        "conddp.algorithms.descent.train",
-        lambda *args, **more: (bounds.append(args[3].rounding), train(*args, **more))[1],
-    )
+    bounds = []
+
+    def watched(*args: Any, **more: Any) -> Any:
+        bounds.append(args[3].rounding)
+        return train(*args, **more)
+
+    monkeypatch.setattr("conddp.algorithms.descent.train", watched)
     DPSGD(num_steps=2).fit(records, BUDGET)
     assert isinstance(run_ranks(2, lambda _: DPSGD(num_steps=2).fit(records, BUDGET))[0], FitResult)
     alone, together = bounds
