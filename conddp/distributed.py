@@ -1,5 +1,6 @@
 """Fits on several processes: ``torchrun`` starts them, and they talk through ``torch.distributed``."""
 
+import atexit
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +21,8 @@ class TorchLink:
 
     Parameters
     ----------
-    group : process group or None
-        Group of torch.distributed; None is that of all processes.
+    group : process group
+        Group of torch.distributed.
     timeout, setup_timeout : float
         Seconds to wait for another rank, in a step and between runs of steps.
     """
@@ -95,16 +96,22 @@ def use_ranks(*, timeout: float = 300.0, setup_timeout: float = 3600.0) -> Itera
     require_package("torch", extra="torch", purpose="a fit on several processes")
     import torch.distributed as distributed
 
-    is_ours = not distributed.is_initialized()
     limit = timedelta(seconds=setup_timeout)
-    if is_ours:
+    if not distributed.is_initialized():
         distributed.init_process_group("gloo", timeout=limit)
-        group = None
-    else:
-        group = distributed.new_group(backend="gloo", timeout=limit)
+        atexit.register(_leave)  # not before: processes that have left cannot come together a second time
+    group = distributed.new_group(backend="gloo", timeout=limit)
     try:
         ranks = Ranks(TorchLink(group, timeout=timeout, setup_timeout=setup_timeout))
         with set_ranks(ranks):
             yield ranks.rank
     finally:
         distributed.destroy_process_group(group)
+
+
+def _leave() -> None:
+    """Close the connections of this process, unless the user has done so."""
+    import torch.distributed as distributed
+
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
