@@ -156,7 +156,7 @@ def fit_file(
     paying = None if ledger is None else PrivacyLedger.load(ledger, other_rows=other_rows)
     request = FitRequest(epsilon, delta, algorithm, head, random_state=seed, ledger=paying, checkpoint=checkpoint)
     check_folder(out)
-    records, encoding = load_records(data, schema)
+    records, encoding = load_records(data, schema, num_bins=request.num_bins)
     design = Design.of(records.arrange().public)  # now: what fails after the fit fails when budget has been spent
     request.run(
         records,
@@ -166,9 +166,9 @@ def fit_file(
     return load_model(out)
 
 
-def load_records(data: Path, schema: Schema) -> tuple[Records, Encoding]:
+def load_records(data: Path, schema: Schema, *, num_bins: int | None = None) -> tuple[Records, Encoding]:
     """Load records from a Parquet or CSV file, with the encoding of their public columns."""
-    return read_records(read_table(data, schema.names, kinds=_list_kinds(schema)), schema)
+    return read_records(read_table(data, schema.names, kinds=_list_kinds(schema)), schema, num_bins=num_bins)
 
 
 def load_public(data: Path, schema: Schema) -> tuple[PublicFeatures, Encoding]:

@@ -97,6 +97,11 @@ class FitRequest:
         """Privacy budget of the fit."""
         return PrivacyBudget(float(self.epsilon), float(self.delta))
 
+    @property
+    def num_bins(self) -> int | None:
+        """Number of bins that the head wants categories in; None if it takes indicators."""
+        return self._head.bins
+
     def run(
         self,
         records: Records,
