@@ -84,7 +84,7 @@ class Encoding:
         """
         if num_bins is not None:
             coded = set(table.names[:num_codes])
-            made = []
+            made: list[ColumnEncoding] = []
             for name, each in table.columns.items():
                 hashed = each.kind is Kind.CATEGORY
                 if hashed or name in coded:
