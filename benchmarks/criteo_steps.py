@@ -218,7 +218,8 @@ def compare_linear(n: int, turns: int) -> dict[str, Any]:
     parts = torch.from_numpy(codes[:BATCH]), torch.from_numpy(numbers[:BATCH].astype(np.float32))
     dense = (torch.from_numpy(batch.columns.toarray().astype(np.float32)),)
     y = torch.from_numpy(label[:BATCH].astype(np.float32))
-    head, settings = Linear(), {"parameters": start, "num_public": d + 1}
+    head = Linear()
+    settings: dict[str, Any] = {"parameters": start, "num_public": d + 1}
     contestants = {
         "conddp DP-SGD": (conddp_steps(head, Inputs.of(batch), label[:BATCH], **settings), 100),
         "conddp DP-SGD, with sampling": (

@@ -347,9 +347,11 @@ class _Watch:
     def __call__(self, progress: Progress) -> bool:
         self.done += 1
         if self.done % max(1, self.num_steps // NUM_KEPT) == 0:
-            self.kept.append((self.done, self.phase, np.array(progress.parameters)))
+            self.kept.append((self.done, self.phase, np.asarray(progress.parameters).copy()))
         if self.callback is not None:
-            shown = np.array(progress.parameters)  # a copy: what a callback does to it must not reach the records
+            shown = np.asarray(
+                progress.parameters
+            ).copy()  # a copy: what a callback does to it must not reach the records
             self.stopped = bool(self.callback(Progress(self.done, self.num_steps, shown)))
         return self.stopped
 

@@ -67,7 +67,7 @@ def compute_spectral_table(codes: NDArray[np.int64], *, num_bins: int, width: in
 def count_codes(codes: NDArray[np.int64], num_bins: int) -> SparseMatrix:
     """Count how often each bin occurs in each record; shape (n, num_bins)."""
     n, c = codes.shape
-    counts = csr_array((np.ones(n * c), codes.ravel(), np.arange(n + 1) * c), shape=(n, num_bins))
+    counts = csr_array((np.ones(n * c), codes.flatten(), np.arange(n + 1) * c), shape=(n, num_bins))
     counts.sum_duplicates()
     return counts
 

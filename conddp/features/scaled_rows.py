@@ -62,10 +62,14 @@ class ScaledRows:
 
     def __rmatmul__(self, factors: Vector) -> Vector:
         """Sums over records of factors, shape (m, n), times row; shape (m, k)."""
-        sums = (self.columns.T @ factors.T).T
+        sums = (self._transposed @ factors.T).T
         if self.constant is None:
             return np.asarray(sums)
         return np.concatenate([sums, self.constant * factors.sum(axis=1, keepdims=True)], axis=1)
+
+    @cached_property
+    def _transposed(self) -> Any:
+        return self.columns.T
 
     @property
     def T(self) -> "_Transposed":  # noqa: N802  (the name that arrays use)

@@ -95,6 +95,18 @@ class Inputs:
         """Number of private columns."""
         return 0 if self.private is None else self.private.shape[1]
 
+    def bound_rounding(self, per_unit: int, precision: Any) -> float:
+        """Bound what rounding adds to the move of a sum, in clip norms, if a unit has up to ``per_unit`` records.
+
+        Parameters
+        ----------
+        per_unit : int
+            Largest number of records of a unit; they are adjacent.
+        precision : data type
+            Type of the sums.
+        """
+        return self.rounding
+
     def take(self, index: Array) -> "Inputs":
         """Select the records at these positions."""
         private = None if self.private is None else self.private[index]

@@ -127,7 +127,8 @@ def train(
         its public weight, so the sensitivity is that of one record times the largest sum of the weights of a unit.
         Samples consist of whole units, each with the same probability and independently of all others. Sums over
         rows that are never formed may be rounded by more than the curator covers. Sensitivity and noise are then
-        multiplied by one plus a public bound (``inputs.rounding``).
+        multiplied by one plus a public bound (``inputs.bound_rounding``). The same goes for sums of activations in
+        float32.
 
     Parameters
     ----------
@@ -169,7 +170,7 @@ def train(
 
     clip_norm = per_configuration(plan.clip_norm)
     together = 1.0 if weights is None else max(1.0, weights.largest_total)
-    together *= 1.0 + inputs.rounding
+    together *= 1.0 + inputs.bound_rounding(1 if weights is None else weights.units.largest, parameters.dtype)
     sensitivity = neighbouring.sensitivity(clip_norm) * together
     noise_std = per_configuration(plan.noise_multiplier) * clip_norm * together
     sampler = PoissonSampler(
@@ -187,7 +188,7 @@ def train(
         optimizer.set_state(state)
 
     def get_state() -> dict[str, Any]:
-        known = {"step": step, "parameters": np.array(parameters), **optimizer.get_state()}
+        known = {"step": step, "parameters": np.asarray(parameters).copy(), **optimizer.get_state()}
         return known if total is None else {**known, "total": np.asarray(total)}
 
     for step in range(done + 1, plan.num_steps + 1):
