@@ -63,6 +63,11 @@ def test_sums_are_the_same_bit_for_bit(executor: DaskExecutor) -> None:
     assert add(executor(Add(column), BLOCKS[::-1])) == add(map(Add(column), BLOCKS[::-1]))
 
 
+def test_blocks_may_be_repeated(executor: DaskExecutor) -> None:
+    column = make_column()
+    assert add(executor(Add(column), BLOCKS * 3)) == add(map(Add(column), BLOCKS * 3))
+
+
 @pytest.mark.parametrize("algorithm", [PrivateMean(), pytest.param(CondNewton(), marks=pytest.mark.slow)])
 def test_a_fit_on_a_cluster_is_the_same_bit_for_bit(
     algorithm: Algorithm, executor: DaskExecutor, tmp_path: Path
