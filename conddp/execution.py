@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from threadpoolctl import threadpool_limits
+
 from conddp._validate import positive_integer
 from conddp.data.passes import Executor, run_in_order
 from conddp.data.processes import Processes
@@ -36,7 +38,8 @@ def open_executor(num_workers: int | None = None, cluster: str | None = None) ->
         positive_integer(num_workers=num_workers)
     if cluster is None:
         if num_workers is None or num_workers == 1:
-            yield run_in_order
+            with threadpool_limits(1):  # as in workers, so that results are the same
+                yield run_in_order
             return
         with Processes(num_workers) as processes:
             yield processes

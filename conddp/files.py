@@ -16,14 +16,18 @@ from numpy.typing import NDArray
 from conddp.algorithms.request import FitRequest
 from conddp.data.column import Kind
 from conddp.data.parts import PublicFeatures, as_column
+from conddp.data.passes import use_executor
 from conddp.data.readers import read_table, read_tables, require_names, stream_table
 from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.data.stored_table import StoredTable, list_files
+from conddp.data.tasks import count_cores
 from conddp.data.units import Units
 from conddp.errors import SchemaError, refuse_existing
+from conddp.execution import open_executor
 from conddp.features.encoding import Encoding
 from conddp.features.reading import read_public, read_records
+from conddp.features.stored_norms import use_scratch
 from conddp.features.stored_reading import open_records
 from conddp.models.result import FitResult
 from conddp.models.saving import check_folder, load_model, save_model
@@ -128,12 +132,14 @@ def fit_file(
     seed: int | None = None,
     checkpoint: Path | None = None,
     show_step: Callable[[int, int], None] | None = None,
+    num_workers: int | None = None,
+    cluster: str | None = None,
+    scratch: Path | None = None,
 ) -> FitResult:
     """Train a model on a Parquet or CSV file, or on several files with the same columns, and save it.
 
     Several Parquet files, and one that is large, are read block by block, as often as the algorithm needs, and never as
-    a whole (:func:`~conddp.features.stored_reading.open_records`). Passes over them run on the executor that
-    :func:`~conddp.data.passes.use_executor` sets.
+    a whole (:func:`~conddp.features.stored_reading.open_records`).
 
     Privacy
         One fit that costs (epsilon, delta) under the relation of the ledger, REPLACE if there is none, recorded before
@@ -162,17 +168,33 @@ def fit_file(
         interrupted fit goes on at no further cost.
     show_step : callable, optional
         Called with the number of noisy steps done and their total number. It sees nothing that is released.
+    num_workers, cluster
+        Where passes over a table that is read block by block run, as in :func:`~conddp.execution.open_executor`. By
+        default on one process per core.
+    scratch : Path, optional
+        Folder for temporary files, which hold numbers computed from public columns.
     """
     paying = None if ledger is None else PrivacyLedger.load(ledger, other_rows=other_rows)
     request = FitRequest(epsilon, delta, algorithm, head, random_state=seed, ledger=paying, checkpoint=checkpoint)
     check_folder(out)
-    records, encoding = load_records(data, schema)
-    design = Design.of(records.arrange().public)  # now: what fails after the fit fails when budget has been spent
-    request.run(
-        records,
-        callback=None if show_step is None else StepCounter(show_step),
-        deliver=lambda result: save_model(out, replace(result, design=design, encoding=encoding)),
-    )
+    files = list_files([data] if isinstance(data, Path) else data)
+    with ExitStack() as stack:
+        if _is_stored(files, schema):
+            executor = stack.enter_context(open_executor(num_workers or count_cores(), cluster))
+            stack.enter_context(use_executor(executor))
+            stack.enter_context(use_scratch(scratch))
+        elif cluster is not None:
+            raise SchemaError(
+                "a cluster is for tables that are read block by block: several .parquet files or a large one, without "
+                "private columns and units."
+            )
+        records, encoding = load_records(files, schema)
+        design = Design.of(records.arrange().public)  # now: what fails after the fit fails when budget has been spent
+        request.run(
+            records,
+            callback=None if show_step is None else StepCounter(show_step),
+            deliver=lambda result: save_model(out, replace(result, design=design, encoding=encoding)),
+        )
     return load_model(out)
 
 
@@ -183,14 +205,14 @@ def load_records(data: Path | Sequence[Path], schema: Schema) -> tuple[Records, 
     private columns all records are read into memory.
     """
     files = list_files([data] if isinstance(data, Path) else data)
-    if schema.unit is None and not schema.private and _is_stored(files, schema):
+    if _is_stored(files, schema):
         return open_records(files, schema)
     return read_records(read_tables(files, schema.names, kinds=_list_kinds(schema)), schema)
 
 
 def _is_stored(files: Sequence[Path], schema: Schema) -> bool:
     """Whether a table is read block by block rather than into memory."""
-    if any(path.suffix != ".parquet" for path in files):
+    if schema.unit is not None or schema.private or any(path.suffix != ".parquet" for path in files):
         return False
     return len(files) > 1 or len(StoredTable.of(files, schema.names)) * len(schema.names) > LARGEST_TABLE
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import cloudpickle
 import numpy as np
+import pyarrow
 from threadpoolctl import threadpool_limits
 
 from conddp.errors import CondDPError
@@ -70,7 +71,7 @@ class PackedFunction:
             ) from None
 
     def unpack(self) -> Callable[[slice], Any]:
-        """Return the function, and from now on use one BLAS thread in this process.
+        """Return the function, and from now on use one thread in this process.
 
         With one thread, the result of a partition does not depend on the number of cores of a worker.
         """
@@ -78,6 +79,7 @@ class PackedFunction:
             if self._function is None:
                 self._function = pickle.loads(self.content)
                 threadpool_limits(1)  # now: unpacking may have loaded libraries
+                pyarrow.set_cpu_count(1)
             return self._function
 
     def __reduce__(self) -> tuple[type["PackedFunction"], tuple[bytes]]:
