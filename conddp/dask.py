@@ -301,6 +301,8 @@ def start_local(num_workers: int | None = None) -> Iterator[Client]:
     settings: dict[str, Any] = {
         "distributed.worker.memory.target": False,  # a fraction beyond which data go to disk
         "distributed.worker.memory.spill": False,
+        # By default, a worker that needs 15 seconds to start again, as on a busy machine, is given up for good.
+        "distributed.deploy.lost-worker-timeout": "1 day",
         "distributed.scheduler.http.routes": [],
         "distributed.worker.http.routes": [],
     }

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import dask
 import numpy as np
 import pytest
+from dask.utils import parse_timedelta
 from distributed import Client, LocalCluster
 
 from conddp import CondNewton, PrivateMean
@@ -231,6 +233,10 @@ def test_a_block_whose_worker_is_killed_counts_once(executor: DaskExecutor, tmp_
     assert set(counted.values()) == {1}
     assert executed["700"] == 2
     assert len(executed) == len(BLOCKS)
+
+
+def test_a_local_worker_that_starts_slowly_is_not_given_up(client: Client) -> None:
+    assert parse_timedelta(dask.config.get("distributed.deploy.lost-worker-timeout")) > 3600
 
 
 @pytest.mark.slow
