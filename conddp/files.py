@@ -38,6 +38,7 @@ from conddp.privacy.ledger import PrivacyLedger
 from conddp.report import report_comparison, report_fit, report_plan, write_report
 from conddp.theory.design import Design
 from conddp.training.loop import StepCounter
+from conddp.training.ranks import get_ranks
 
 __all__ = [
     "compare_file",
@@ -143,7 +144,8 @@ def fit_file(
 
     Privacy
         One fit that costs (epsilon, delta) under the relation of the ledger, REPLACE if there is none, recorded before
-        private columns are used. Settings, the folder and the ledger are checked before the file is opened.
+        private columns are used. Settings, the folder and the ledger are checked before the file is opened. On several
+        ranks (:mod:`conddp.distributed`), rank 0 alone writes.
 
     Parameters
     ----------
@@ -190,11 +192,14 @@ def fit_file(
             )
         records, encoding = load_records(files, schema)
         design = Design.of(records.arrange().public)  # now: what fails after the fit fails when budget has been spent
-        request.run(
+        result = request.run(
             records,
             callback=None if show_step is None else StepCounter(show_step),
             deliver=lambda result: save_model(out, replace(result, design=design, encoding=encoding)),
         )
+    ranks = get_ranks()
+    if ranks is not None and ranks.rank > 0:
+        return replace(result, design=design, encoding=encoding)
     return load_model(out)
 
 
