@@ -94,7 +94,7 @@ class StoredBatches:
 
     def __post_init__(self) -> None:
         n, largest = len(self.inputs), 1.1 * self.sampler.expected_size
-        additions = BLOCK_SIZE + largest / BLOCK_SIZE
+        additions = min(largest, BLOCK_SIZE) + largest / BLOCK_SIZE
         if self.sampler.sampling_probability < 1.0 and (
             largest * additions > n * count_additions(n, self.inputs.partitions)
         ):
