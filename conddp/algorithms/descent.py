@@ -13,6 +13,7 @@ from conddp._validate import in_range, one_of, positive, positive_integer
 from conddp.algorithms.algorithm import Algorithm
 from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
+from conddp.data.parts import PublicFeatures
 from conddp.data.records import Records
 from conddp.data.scaling import scale_label, scale_private
 from conddp.data.schema import Schema
@@ -21,6 +22,7 @@ from conddp.features.row_weights import RowWeights
 from conddp.features.spectrum import Spectrum
 from conddp.heads.folding import move_parameters
 from conddp.heads.head import Head, Inputs, OptimizerName
+from conddp.losses import Loss
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.result import FitResult
 from conddp.privacy.accounting import GaussianEvent, calibrate_gaussian_mu, calibrate_noise_multiplier
@@ -28,8 +30,9 @@ from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.events import make_run_event
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.transcript import Transcript
-from conddp.training.loop import Callback, Progress, TrainingPlan, train
+from conddp.training.loop import Callback, Progress, TrainingPlan, assist, train
 from conddp.training.optimizers import Optimizer, make_optimizer
+from conddp.training.ranks import Share
 
 __all__ = ["Descent", "DescentPlan", "Phase"]
 
@@ -92,6 +95,7 @@ class Descent(Algorithm):
 
     protects_units: ClassVar[bool] = True
     weighs_records: ClassVar[bool] = True
+    divides_work: ClassVar[bool] = True
 
     num_steps: int | None = None
     batch_size: int | None = None
@@ -241,12 +245,12 @@ class Descent(Algorithm):
         self, plan: DescentPlan, task: Task, records: Records, watch: "_Watch", weights: RowWeights | None
     ) -> NDArray[np.float64]:
         """Train in phases; return parameters in terms of the original public features, shape (1, P)."""
-        head, num_private = task.head, task.num_private
+        head, num_private, ranks = task.head, task.num_private, task.ranks
         rng, saved = task.make_generator("samples"), task.curator.load_state()
-        label = scale_label(records.label, center=task.fit_intercept)
-        private = None
-        if records.private is not None:
-            private = scale_private(records.private, center=task.fit_intercept)
+        if ranks is not None:
+            ranks.tell((rng, weights))  # the others may now read their private columns
+        share = None if ranks is None else Share(ranks, task.num_records)
+        part = _Part.of(records, share, fit_intercept=task.fit_intercept)
         optimizer = make_optimizer(plan.optimizer, plan.learning_rate)
         current = plan.phases[0].conditioning
         layout = head.layout(current.num_parameters, num_private)
@@ -270,15 +274,18 @@ class Descent(Algorithm):
                     same_shape=current.num_parameters == phase.conditioning.num_parameters,
                 )
             current = phase.conditioning
-            features = current.apply(task.public)
-            if plan.training.sampling_probability == 1.0 and isinstance(features, np.ndarray):
-                features = np.asfortranarray(features)  # full batches read whole columns, samples gather rows
+            if ranks is not None:
+                ranks.steps_before = sum(before.num_steps for before in plan.phases[:number])
+                ranks.tell((plan.part(number), current))
+            inputs = part.condition(current, plan.training)
+            if ranks is not None:
+                inputs = replace(inputs, rounding=inputs.rounding + sum(ranks.collect()))
             parameters = train(
                 plan.part(number),
                 head,
                 head.layout(current.num_parameters, num_private),
-                Inputs.of(features, private),
-                label,
+                inputs,
+                part.label,
                 parameters,
                 optimizer=optimizer,
                 curator=task.curator,
@@ -289,9 +296,52 @@ class Descent(Algorithm):
                 weights=weights,
                 state=saved,
                 save=lambda get_state: task.curator.save_state(lambda: {**get_state(), **watch.get_state()}),
+                share=share,
             )
             saved = None
+            if ranks is not None:
+                ranks.end_steps()
+        if ranks is not None:
+            ranks.tell(None)
         return move_parameters(head, parameters, num_private=num_private, source=current)
+
+    def assist(self, share: Share, records: Records, *, head: Head, loss: Loss, fit_intercept: bool) -> None:
+        """Compute sums of clipped gradients for rank 0, phase by phase.
+
+        Privacy
+            Reads private columns of the records of this rank, after rank 0 has recorded the cost. Nothing is released.
+        """
+        rng, weights = share.ranks.hear()  # rank 0 has recorded the cost
+        part = _Part.of(records, share, fit_intercept=fit_intercept)
+        while (phase := share.ranks.hear()) is not None:
+            plan, conditioning = phase
+            inputs = part.condition(conditioning, plan)
+            layout = head.layout(conditioning.num_parameters, inputs.num_private)
+            assist(plan, head, layout, inputs, part.label, share, rng=rng, loss=loss, weights=weights)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Records that this process sums up, scaled: all of them, or those of a share."""
+
+    public: PublicFeatures
+    private: NDArray[np.float64] | None
+    label: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, records: Records, share: Share | None, *, fit_intercept: bool) -> "_Part":
+        public, private, label = records.public, records.private, records.label
+        if share is not None:
+            public, label = public[share.span], label[share.span]
+            private = None if private is None else private[share.span]
+        scaled = None if private is None else scale_private(private, center=fit_intercept)
+        return cls(public, scaled, scale_label(label, center=fit_intercept))
+
+    def condition(self, conditioning: ConditioningMatrix, plan: TrainingPlan) -> Inputs:
+        features = conditioning.apply(self.public)
+        if plan.sampling_probability == 1.0 and isinstance(features, np.ndarray):
+            features = np.asfortranarray(features)  # full batches read whole columns, samples gather rows
+        return Inputs.of(features, self.private)
 
 
 @dataclass
