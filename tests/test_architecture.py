@@ -56,6 +56,7 @@ CHANCE = {
     "labels.simulation": "made-up labels",
     "auditing.tables": "made-up rows",
     "algorithms.weighted_llp": "public weights of the labels in a bag",
+    "research.criteo.simulation": "made-up rows",
     "research.datasets": "synthetic data",
     "research.experiments.tuning": "initial weights",
 }
