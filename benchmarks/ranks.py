@@ -3,10 +3,11 @@
     OMP_NUM_THREADS=1 python benchmarks/ranks.py                            # one process
     OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 benchmarks/ranks.py       # two ranks of one thread each
 
-Rank 0 prints seconds per step after the first: processor time of rank 0 and time that has passed. On a busy machine only
-the former can be compared: two processes then get twice the share of the processors that one process gets.
+Rank 0 prints seconds per step after the first: processor time of rank 0 and time that has passed. On a busy machine
+only the former can be compared: two processes then get twice the share of the processors that one process gets.
 """
 
+import math
 import os
 import time
 
@@ -31,6 +32,8 @@ def measure_step(batch_size: int) -> tuple[float, float]:
     DPSGD(num_steps=NUM_STEPS, batch_size=batch_size).fit(
         records, PrivacyBudget(4.0, 1e-6), head=HEAD, callback=counter
     )
+    if not times:  # only rank 0 counts steps
+        return math.nan, math.nan
     processor, passed = np.median(np.diff(times, axis=0), axis=0).tolist()
     return processor, passed
 
