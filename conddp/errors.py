@@ -17,7 +17,9 @@
     ├── datasets.DatasetNotFound (FileNotFoundError), datasets.DatasetDamaged (ValueError)
     ├── fetching.FetchFailed    (OSError)
     ├── MissingExtra            (ImportError) a required package from an optional extra is not installed
-    ├── runner.WorkerDied       (RuntimeError)
+    ├── tasks.PassFailed        (RuntimeError) the function of a pass cannot be sent to workers, or failed there
+    ├── tasks.WorkerDied        (RuntimeError) a worker process ended before its work was done
+    ├── dask.ClusterError       (ConnectionError) a cluster cannot be reached, or has no usable workers
     └── experiments.reproduce.NothingAtHand (FileNotFoundError)
 
     PrivacyWarning              (UserWarning) a use that is allowed, but weakens privacy or is not covered

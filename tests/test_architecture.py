@@ -21,6 +21,8 @@ DATA_PATH = (
     ("registry", "bounds", "categories", "stored"),
     ("privacy",),
     ("data",),
+    ("dask",),
+    ("execution",),
     ("features",),
     ("theory",),
     ("heads",),
@@ -126,13 +128,14 @@ def test_a_file_is_a_page_of_reading(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", modules())
-def test_only_distributed_imports_torch(name: str) -> None:
+def test_only_their_own_modules_import_torch_and_dask(name: str) -> None:
+    optional = {"torch"} if name == "dask" else {"torch", "dask", "distributed"}
     tree = ast.parse(modules()[name].read_text())
-    for node in ast.walk(tree) if name != "distributed" else tree.body:  # it does so within functions
+    for node in ast.walk(tree) if name != "distributed" else tree.body:  # it imports torch within functions
         if isinstance(node, ast.Import):
-            assert all(alias.name.split(".")[0] != "torch" for alias in node.names)
+            assert not {alias.name.split(".")[0] for alias in node.names} & optional
         elif isinstance(node, ast.ImportFrom):
-            assert (node.module or "").split(".")[0] != "torch"
+            assert (node.module or "").split(".")[0] not in optional
 
 
 def test_linear_models_fit_without_torch_and_other_extras() -> None:
@@ -140,7 +143,7 @@ def test_linear_models_fit_without_torch_and_other_extras() -> None:
 import sys
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"torch", "opacus", "pandas", "polars", "matplotlib", "statsmodels"}:
+        if name.split(".")[0] in {"torch", "opacus", "pandas", "polars", "matplotlib", "statsmodels", "distributed"}:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Missing())
 import numpy as np

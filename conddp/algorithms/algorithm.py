@@ -10,6 +10,7 @@ from typing import ClassVar
 from conddp.algorithms.dividing import agree, assist_fit, lead_ranks, send_result
 from conddp.algorithms.identity import list_private, list_public, list_settings
 from conddp.algorithms.task import Task
+from conddp.data.passes import count_additions, get_partitions
 from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.errors import PrivacyError
@@ -252,8 +253,13 @@ class Algorithm(ABC):
             if not resumed:
                 ledger.check(name, cost, neighbouring, event=self.expect(budget), table=table, unit=schema.unit)
             purpose = f"noise, {saved.resumption}" if saved is not None and resumed else "noise"
+            partitions = get_partitions(records.label)
             curator = curator_class(
-                source.generator(purpose), num_records=records.num_records, budget=cost, checkpoint=saved
+                source.generator(purpose),
+                num_records=records.num_records,
+                additions=None if partitions is None else count_additions(records.num_records, partitions),
+                budget=cost,
+                checkpoint=saved,
             )
             task = Task(
                 name,

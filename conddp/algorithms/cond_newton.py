@@ -13,8 +13,9 @@ from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
 from conddp.data.records import Records
-from conddp.data.scaling import PrivateSpan, scale_bounds, scale_label, scale_private
+from conddp.data.scaling import PrivateSpan, scale_bounds, scale_private
 from conddp.data.schema import Schema
+from conddp.data.stored_labels import open_labels
 from conddp.errors import PrivacyError
 from conddp.features.feature_map import FeatureMap
 from conddp.features.grouped_rows import whiten
@@ -148,7 +149,7 @@ class CondNewton(Algorithm):
         course: list[NDArray[np.float64]] = []
         run = run_newton(
             rows,
-            scale_label(records.label, center=task.fit_intercept),
+            open_labels(records.label, center=task.fit_intercept),
             scale_bounds(task.schema.label_bounds, center=task.fit_intercept),
             _choose_start(task, public_rows, rows.num_directions),
             mu=mu,

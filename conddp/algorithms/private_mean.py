@@ -55,12 +55,7 @@ class PrivateMean(Algorithm):
         noise_std = sensitivity / mu
         settings = {"noise_std": noise_std / total_weight, **describe_weights(weights)}
         records = task.spend("one noisy sum of labels", settings, event=make_gaussian_event(mu))
-
-        def sum_block(span: slice, label: Labels) -> NDArray[np.float64]:
-            scaled = scale_label(label)
-            return np.asarray((scaled if weights is None else scaled * weights.values[span]).sum(keepdims=True))
-
-        total = run_pass(sum_block, records.label)
+        total = run_pass(_SumLabels(None if weights is None else weights.values), records.label)
         released = task.curator.release_gaussian(
             BoundedSum(total, sensitivity, "the sum of labels"), noise_std=noise_std
         )
@@ -68,6 +63,20 @@ class PrivateMean(Algorithm):
         parameters = np.zeros((1, layout.size))
         layout.views(parameters)["public"][0, 0, -1] = released[0] / total_weight
         return task.finish(task.make_model(parameters[0]), settings)
+
+
+@dataclass(frozen=True)
+class _SumLabels:
+    """Weighted sum of the scaled labels of a block. The repr shows no number."""
+
+    weights: NDArray[np.float64] | None
+
+    def __call__(self, span: slice, label: Labels) -> NDArray[np.float64]:
+        scaled = scale_label(label)
+        return np.asarray((scaled if self.weights is None else scaled * self.weights[span]).sum(keepdims=True))
+
+    def __repr__(self) -> str:
+        return "<sum of labels>"
 
 
 ALGORITHMS.add("mean", PrivateMean())

@@ -376,8 +376,8 @@ MUTANTS = (
     Mutant(
         "units: weights forgotten in the sum",
         "newton/release.py",
-        "return self.passing.sum_rows(self.span, clamped * self.weights),",
-        "return self.passing.sum_rows(self.span, clamped),",
+        "return self.rows.sum_rows(clamped * self.weights),",
+        "return self.rows.sum_rows(clamped),",
     ),
     Mutant(
         "units: descent bounded as one record",
