@@ -190,7 +190,7 @@ def fit_file(
                 "a cluster is for tables that are read block by block: several .parquet files or a large one, without "
                 "private columns and units."
             )
-        records, encoding = load_records(files, schema)
+        records, encoding = load_records(files, schema, num_bins=request.num_bins)
         design = Design.of(records.arrange().public)  # now: what fails after the fit fails when budget has been spent
         result = request.run(
             records,
@@ -203,7 +203,9 @@ def fit_file(
     return load_model(out)
 
 
-def load_records(data: Path | Sequence[Path], schema: Schema) -> tuple[Records, Encoding]:
+def load_records(
+    data: Path | Sequence[Path], schema: Schema, *, num_bins: int | None = None
+) -> tuple[Records, Encoding]:
     """Load records from files, with the encoding of their public columns.
 
     Parquet files that are several or large are only opened; their records are read when they are needed. With units or
@@ -211,8 +213,8 @@ def load_records(data: Path | Sequence[Path], schema: Schema) -> tuple[Records, 
     """
     files = list_files([data] if isinstance(data, Path) else data)
     if _is_stored(files, schema):
-        return open_records(files, schema)
-    return read_records(read_tables(files, schema.names, kinds=_list_kinds(schema)), schema)
+        return open_records(files, schema, num_bins=num_bins)
+    return read_records(read_tables(files, schema.names, kinds=_list_kinds(schema)), schema, num_bins=num_bins)
 
 
 def _is_stored(files: Sequence[Path], schema: Schema) -> bool:

@@ -19,6 +19,7 @@ from conddp.algorithms import (
 from conddp.algorithms.algorithm import Algorithm
 from conddp.algorithms.descent import Descent
 from conddp.heads import HEADS as REGISTERED_HEADS
+from conddp.heads.embeddings import Embeddings
 from conddp.heads.factorization import FactorizationMachine
 from conddp.heads.head import Head
 from conddp.heads.linear import Linear
@@ -34,8 +35,13 @@ HEADS: dict[str, Head] = {
     "mlp-tanh": MLP(hidden=(6,), activation="tanh"),
     "mlp-embedding": MLP(hidden=(5, 4), embedding=3),
     "wide": Wide(width=6),
+    "embeddings": Embeddings(hidden=(5, 4)),  # without categories, as for a table of numbers
 }
 HEADS |= {name: head for name, head in REGISTERED_HEADS.items() if type(head) not in map(type, HEADS.values())}
+CODED_HEADS: dict[str, Head] = {  # look up bins in a table; with few bins, most records have a bin twice
+    "embeddings-two": Embeddings(num_bins=3, width=2, hidden=(5, 4), num_categories=2),
+    "embeddings-three": Embeddings(num_bins=2, width=3, hidden=(4,), activation="tanh", num_categories=3),
+}
 
 ALGORITHMS: dict[str, Descent] = {
     "dpsgd": DPSGD(num_steps=12),

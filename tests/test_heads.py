@@ -10,6 +10,7 @@ from torch.func import grad, vmap
 
 from conddp import Bounds, CondDP, Labels, PrivacyBudget, PrivacyError, PrivacyLedger, PublicFeatures, Records
 from conddp.heads import Trace, check_head
+from conddp.heads.embeddings import Embeddings
 from conddp.heads.factorization import FactorizationMachine
 from conddp.heads.head import Head, Inputs
 from conddp.heads.jacobian import compute_jacobian
@@ -17,8 +18,10 @@ from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
 from conddp.heads.wide import Wide
 from conddp.training.clipping import Workspace, compute_clipped_sum
-from tests.contracts import HEADS
+from tests.contracts import CODED_HEADS
+from tests.contracts import HEADS as PLAIN_HEADS
 
+HEADS = {**PLAIN_HEADS, **CODED_HEADS}
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}  # of the largest entry
 CLIP_NORMS = np.array([0.3, 2.0, 1e6])  # most, some and no records are clipped
 
@@ -57,6 +60,8 @@ def per_example_gradients(p: dict[str, Any], configuration: int) -> NDArray[Any]
     has_private = p["private"] is not None
 
     def predict(weights: dict[str, torch.Tensor], x: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+        if isinstance(head, Embeddings):
+            return predict_from_bins(head, weights, x, q)
         u = weights["public"] @ x + (weights["private"] @ q if has_private else 0.0)
         if isinstance(head, Linear):
             return u[0]
@@ -75,6 +80,18 @@ def per_example_gradients(p: dict[str, Any], configuration: int) -> NDArray[Any]
             hidden = weights[f"weight_{number}"] @ hidden + weights[f"bias_{number}"]
             hidden = act(hidden) if number < last else hidden
         return hidden[0]
+
+    def predict_from_bins(
+        head: Embeddings, weights: dict[str, torch.Tensor], x: torch.Tensor, q: torch.Tensor
+    ) -> torch.Tensor:
+        bins = x[: head.num_codes].floor().clamp(0, head.num_bins - 1).long()
+        u = weights["public"] @ x[head.num_codes :] + (weights["private"] @ q if has_private else 0.0)
+        if head.num_codes:
+            u = u + weights["embedded"] @ weights["table"][bins].flatten()
+        act = torch.relu if head.activation == "relu" else torch.tanh
+        for number in range(1, len(head.hidden) + 1):
+            u = weights[f"weight_{number}"] @ act(u) + weights[f"bias_{number}"]
+        return u[0]
 
     def loss(flat: torch.Tensor, x: torch.Tensor, q: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         weights, start = {}, 0

@@ -11,7 +11,10 @@ from conddp.privacy.noise import NoiseStream, gaussian
 from conddp.privacy.release import Curator, bound_rounding
 from conddp.training.loop import Progress, TrainingPlan, train
 from conddp.training.optimizers import SGD, Adam
-from tests.contracts import HEADS
+from tests.contracts import CODED_HEADS
+from tests.contracts import HEADS as PLAIN_HEADS
+
+HEADS = {**PLAIN_HEADS, **CODED_HEADS}
 
 
 def records(rng: np.random.Generator, n: int = 60) -> tuple[Inputs, Any]:

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar
@@ -10,10 +11,12 @@ from typing import ClassVar
 from conddp.algorithms.dividing import agree, assist_fit, lead_ranks, send_result
 from conddp.algorithms.identity import list_private, list_public, list_settings
 from conddp.algorithms.task import Task
+from conddp.data.parts import PublicFeatures
 from conddp.data.passes import count_additions, get_partitions
 from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.errors import PrivacyError
+from conddp.features.stored_features import StoredFeatures
 from conddp.heads.checking import check_head
 from conddp.heads.head import Head, Linearity
 from conddp.heads.linear import Linear
@@ -50,6 +53,7 @@ class Algorithm(ABC):
     ignores_units: ClassVar[bool] = False  # nothing is protected, so all records are used
     weighs_records: ClassVar[bool] = False  # task.weights are used, in sensitivities too; otherwise they are refused
     divides_work: ClassVar[bool] = False  # runs on several ranks; otherwise refused within conddp.distributed.use_ranks
+    takes_codes: ClassVar[bool] = False  # heads may look up bins of categories; otherwise they are refused
     losses: ClassVar[tuple[str, ...]] = ("squared",)  # names of the supported losses
 
     def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
@@ -126,6 +130,10 @@ class Algorithm(ABC):
         """Whether large sparse public features are refused, because this algorithm expands them to an array."""
         return True
 
+    def reads_blocks(self, public_features: PublicFeatures, head: Head) -> bool:
+        """Whether records of a table in files are read block by block; otherwise they are read into memory."""
+        return False
+
     def check(self, schema: Schema, head: Head, neighbouring: Neighbouring, loss: Loss | None = None) -> None:
         """Raise unless this algorithm supports these columns, head, relation and loss. Reads names and types only."""
         name, loss = type(self).__name__, loss or Squared()
@@ -143,6 +151,12 @@ class Algorithm(ABC):
             )
         if self.linear_only and head.linear_in is not Linearity.COLUMNS:
             raise ValueError(f"{name} fits a linear head only, got head={head}.")
+        if head.num_codes and not self.takes_codes:
+            raise ValueError(
+                f"{name} multiplies public columns by a matrix, but {head.num_codes} of them hold bins of categories, "
+                "which the head looks up in a table. Use SwitchCondDP, which starts from a table that is made from the "
+                "public bins, or DPSGD or RROnBins."
+            )
         if not type(head).__module__.startswith("conddp.heads."):
             check_head(head)
         if loss.name not in self.losses:
@@ -210,8 +224,10 @@ class Algorithm(ABC):
             (:mod:`conddp.auditing`); leave it alone otherwise.
         """
         name, cost, head, loss = type(self).__name__, self.cost(budget), head or Linear(), loss or Squared()
-        schema = records.schema
+        schema, head = records.schema, head.settle(records.public)
         self.check(schema, head, neighbouring, loss)
+        if isinstance(records.public, StoredFeatures) and not self.reads_blocks(records.public, head):
+            records = replace(records, public=records.public.load())
         if self.needs_dense(schema, head):
             records.public.check_dense()
         ledger = ledger or PrivacyLedger(cost, neighbouring=neighbouring, unit=schema.unit)

@@ -13,12 +13,14 @@ from conddp.algorithms.cond_dp import CondDP
 from conddp.algorithms.cond_newton import CondNewton
 from conddp.algorithms.private_mean import PrivateMean
 from conddp.algorithms.randomized_labels import RROnBins
+from conddp.algorithms.switch_cond_dp import SwitchCondDP
 from conddp.algorithms.task import Task
 from conddp.data.parts import PublicFeatures
 from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.errors import PrivacyError
+from conddp.features.stored_features import StoredFeatures
 from conddp.heads.head import Head, Linearity
 from conddp.labels.simulation import FAMILIES, simulate
 from conddp.models.result import FitResult
@@ -75,6 +77,7 @@ class Auto(Algorithm):
     protects: ClassVar[str] = "as its choice"
     protects_units: ClassVar[bool] = True
     weighs_records: ClassVar[bool] = True
+    takes_codes: ClassVar[bool] = True
 
     num_simulations: int = 0
 
@@ -91,6 +94,10 @@ class Auto(Algorithm):
         """Return False: the algorithm that is chosen decides."""
         return False
 
+    def reads_blocks(self, public_features: PublicFeatures, head: Head) -> bool:
+        """Return True: the algorithm that is chosen decides."""
+        return True
+
     def run(self, task: Task) -> FitResult:
         """Choose an algorithm and run it."""
         choice = self.choose(
@@ -105,6 +112,8 @@ class Auto(Algorithm):
         )
         algorithm, name = choice.algorithm, type(choice.algorithm).__name__
         algorithm.check(task.schema, task.head, task.neighbouring, task.loss)
+        if isinstance(task.public, StoredFeatures) and not algorithm.reads_blocks(task.public, task.head):
+            task = replace(task, public=task.public.load())
         if algorithm.needs_dense(task.schema, task.head):
             task.public.check_dense()
         sentence = f"{name} was chosen because {choice.reason}; no private value took part in the choice."
@@ -134,6 +143,12 @@ class Auto(Algorithm):
             raise PrivacyError(
                 "no algorithm protects private columns with delta = 0, which Gaussian noise cannot give. Choose delta "
                 "well below one over the number of records, or leave the private columns out."
+            )
+        if head.num_codes and budget.delta > 0:
+            return Choice(
+                SwitchCondDP(),
+                "the head looks up bins of categories, which cannot be multiplied by a matrix: it starts from a table "
+                "that is made from the public bins",
             )
         if schema.private and head.linear_in is Linearity.NOTHING:
             return Choice(

@@ -2,24 +2,27 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import in_range, one_of, positive, positive_integer
 from conddp.algorithms.algorithm import Algorithm
+from conddp.algorithms.identity import ADDED_LATER
 from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
 from conddp.data.parts import PublicFeatures
 from conddp.data.records import Records
-from conddp.data.scaling import scale_label, scale_private
+from conddp.data.scaling import scale_private
 from conddp.data.schema import Schema
+from conddp.data.stored_labels import ScaledLabels, open_labels
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.row_weights import RowWeights
 from conddp.features.spectrum import Spectrum
+from conddp.features.stored_features import StoredFeatures
 from conddp.heads.folding import move_parameters
 from conddp.heads.head import Head, Inputs, OptimizerName
 from conddp.losses import Loss
@@ -30,12 +33,15 @@ from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.events import make_run_event
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.transcript import Transcript
+from conddp.training.backends import BACKENDS, load_backend
 from conddp.training.loop import Callback, Progress, TrainingPlan, assist, train
 from conddp.training.optimizers import Optimizer, make_optimizer
-from conddp.training.ranks import Share
+from conddp.training.ranks import Share, get_ranks
+from conddp.training.stored_batches import StoredInputs
 
 __all__ = ["Descent", "DescentPlan", "Phase"]
 
+MOST_FORMED = 2000  # columns of a table in files up to which conditioned rows are formed block by block
 NUM_KEPT = 32  # approximate number of iterates to keep for the diagnostics
 
 
@@ -91,11 +97,15 @@ class Descent(Algorithm):
     averaging : float
         Fraction of the iterates, counted from the last, that are averaged into the model. 0 uses the last iterate;
         1 is the paper's Algorithm 1.
+    backend : {"numpy", "torch"}
+        Library that computes the steps. PyTorch is faster for wide networks and large batches, and must be installed.
+        Sums are in float64 in both, and the guarantee is the same.
     """
 
     protects_units: ClassVar[bool] = True
     weighs_records: ClassVar[bool] = True
     divides_work: ClassVar[bool] = True
+    conditions_start: ClassVar[bool] = False  # codes, which cannot be conditioned, are made up for by the start
 
     num_steps: int | None = None
     batch_size: int | None = None
@@ -103,6 +113,7 @@ class Descent(Algorithm):
     learning_rate: float | None = None
     clip_norm: float | None = None
     averaging: float = 0.5
+    backend: Literal["numpy", "torch"] = field(default="numpy", metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         for name in ("num_steps", "batch_size"):
@@ -114,6 +125,7 @@ class Descent(Algorithm):
         if self.optimizer is not None:
             one_of(("sgd", "adam"), optimizer=self.optimizer)
         in_range(0.0, 1.0, averaging=self.averaging)
+        one_of(BACKENDS, backend=self.backend)
 
     def expect(self, budget: PrivacyBudget) -> Transcript | None:
         """Return one Gaussian mechanism; the event of sampled steps depends on n and is not known yet."""
@@ -155,9 +167,18 @@ class Descent(Algorithm):
         """Return whether the head is not one of ours, which take rows that are never formed."""
         return not type(head).__module__.startswith("conddp.heads.")
 
+    def reads_blocks(self, public_features: PublicFeatures, head: Head) -> bool:
+        """Return whether rows of a block are formed and summed in float64 by NumPy, or divided over ranks."""
+        plain = self.backend == "numpy" and head.precision == "float64" and not head.num_codes
+        return (plain and public_features.shape[1] <= MOST_FORMED) or get_ranks() is not None
+
     @abstractmethod
     def phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
         """Return the phases: how the public features are conditioned, and for how many steps."""
+
+    def code_phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
+        """Return the phases for a head that looks up codes, given the spectrum of the other columns."""
+        return self.phases(spectrum, num_steps)
 
     def choose_optimizer(self, head: Head, *, num_private: int) -> OptimizerName:
         """Return the user's optimizer, or the default of this algorithm."""
@@ -196,7 +217,11 @@ class Descent(Algorithm):
         training = TrainingPlan(
             run.num_steps, clip_norm, run.noise_multiplier, run.sampling_probability, self.averaging
         )
-        phases = self.phases(spectrum, run.num_steps)
+        if head.num_codes:
+            made = self.code_phases(spectrum, run.num_steps)
+            phases = tuple(replace(each, conditioning=each.conditioning.keep_codes(head.num_codes)) for each in made)
+        else:
+            phases = self.phases(spectrum, run.num_steps)
         return DescentPlan(phases, training, optimizer, self.learning_rate or learning_rate)
 
     def run(self, task: Task) -> FitResult:
@@ -207,8 +232,9 @@ class Descent(Algorithm):
             and all settings depend only on public columns, n and the budget. With units or weights of the user, records
             have public weights, and the noise covers the unit with the largest sum of weights.
         """
-        spectrum = Spectrum.of(task.public, constant=task.fit_intercept, weights=task.weights)
-        weights = weigh_records(task, num_directions=task.head.layout(spectrum.rank, task.num_private).size)
+        codes = task.head.num_codes
+        spectrum = Spectrum.of(task.public.drop_codes(codes), constant=task.fit_intercept, weights=task.weights)
+        weights = weigh_records(task, num_directions=task.head.layout(codes + spectrum.rank, task.num_private).size)
         plan = self.plan(
             task.head,
             spectrum,
@@ -223,7 +249,11 @@ class Descent(Algorithm):
             "optimizer": plan.optimizer,
             "learning_rate": plan.learning_rate,
             "head": repr(task.head),
+            **({} if self.backend == "numpy" else {"backend": self.backend}),
         }
+        load_backend(self.backend)  # raises if it is not installed, before anything is spent
+        if task.ranks is not None and self.backend != "numpy":
+            raise ValueError(f"on several ranks steps are computed with NumPy, got backend={self.backend!r}.")
         task.note_free("conditioning", "reads public columns and n only")
         training = plan.training
         steps = GaussianEvent(
@@ -254,7 +284,10 @@ class Descent(Algorithm):
         optimizer = make_optimizer(plan.optimizer, plan.learning_rate)
         current = plan.phases[0].conditioning
         layout = head.layout(current.num_parameters, num_private)
-        parameters: NDArray[Any] = head.initialize(layout, task.make_generator("weights"))[None]
+        parameters: NDArray[Any] = head.initialize_on(
+            task.public, layout, task.make_generator("weights"), conditioned=self.conditions_start
+        )[None]
+        convert = load_backend(self.backend)
         for number, phase in enumerate(plan.phases):
             if watch.stopped:
                 break
@@ -274,19 +307,20 @@ class Descent(Algorithm):
                     same_shape=current.num_parameters == phase.conditioning.num_parameters,
                 )
             current = phase.conditioning
+            elsewhere = 0.0
             if ranks is not None:
                 ranks.steps_before = sum(before.num_steps for before in plan.phases[:number])
                 ranks.tell((plan.part(number), current))
-            inputs = part.condition(current, plan.training)
+            inputs = part.condition(current, plan.training, head, convert)
             if ranks is not None:
-                inputs = replace(inputs, rounding=inputs.rounding + sum(ranks.collect()))
-            parameters = train(
+                elsewhere = sum(ranks.collect())
+            trained = train(
                 plan.part(number),
                 head,
                 head.layout(current.num_parameters, num_private),
                 inputs,
-                part.label,
-                parameters,
+                convert(part.label) if isinstance(part.label, np.ndarray) else part.label,
+                convert(parameters),
                 optimizer=optimizer,
                 curator=task.curator,
                 rng=rng,
@@ -297,8 +331,9 @@ class Descent(Algorithm):
                 state=saved,
                 save=lambda get_state: task.curator.save_state(lambda: {**get_state(), **watch.get_state()}),
                 share=share,
+                rounding_elsewhere=elsewhere,
             )
-            saved = None
+            parameters, saved = np.asarray(trained), None
             if ranks is not None:
                 ranks.end_steps()
         if ranks is not None:
@@ -315,8 +350,8 @@ class Descent(Algorithm):
         part = _Part.of(records, share, fit_intercept=fit_intercept)
         while (phase := share.ranks.hear()) is not None:
             plan, conditioning = phase
-            inputs = part.condition(conditioning, plan)
-            layout = head.layout(conditioning.num_parameters, inputs.num_private)
+            inputs = part.condition(conditioning, plan, head, load_backend("numpy"))
+            layout = head.layout(conditioning.num_parameters, part.num_private)
             assist(plan, head, layout, inputs, part.label, share, rng=rng, loss=loss, weights=weights)
 
 
@@ -326,7 +361,11 @@ class _Part:
 
     public: PublicFeatures
     private: NDArray[np.float64] | None
-    label: NDArray[np.float64]
+    label: NDArray[np.float64] | ScaledLabels
+
+    @property
+    def num_private(self) -> int:
+        return 0 if self.private is None else self.private.shape[1]
 
     @classmethod
     def of(cls, records: Records, share: Share | None, *, fit_intercept: bool) -> "_Part":
@@ -335,13 +374,19 @@ class _Part:
             public, label = public[share.span], label[share.span]
             private = None if private is None else private[share.span]
         scaled = None if private is None else scale_private(private, center=fit_intercept)
-        return cls(public, scaled, scale_label(label, center=fit_intercept))
+        return cls(public, scaled, open_labels(label, center=fit_intercept))
 
-    def condition(self, conditioning: ConditioningMatrix, plan: TrainingPlan) -> Inputs:
+    def condition(
+        self, conditioning: ConditioningMatrix, plan: TrainingPlan, head: Head, convert: Callable[[Any], Any]
+    ) -> Inputs | StoredInputs:
+        if isinstance(self.public, StoredFeatures):
+            return StoredInputs.of(self.public, conditioning)
         features = conditioning.apply(self.public)
+        if head.precision != "float64" and isinstance(features, np.ndarray):
+            features = features.astype(head.precision)
         if plan.sampling_probability == 1.0 and isinstance(features, np.ndarray):
             features = np.asfortranarray(features)  # full batches read whole columns, samples gather rows
-        return Inputs.of(features, self.private)
+        return head.prepare(convert(features), None if self.private is None else convert(self.private))
 
 
 @dataclass
@@ -373,9 +418,11 @@ class _Watch:
     def __call__(self, progress: Progress) -> bool:
         self.done += 1
         if self.done % max(1, self.num_steps // NUM_KEPT) == 0:
-            self.kept.append((self.done, self.phase, np.array(progress.parameters)))
+            self.kept.append((self.done, self.phase, np.asarray(progress.parameters).copy()))
         if self.callback is not None:
-            shown = np.array(progress.parameters)  # a copy: what a callback does to it must not reach the records
+            shown = np.asarray(
+                progress.parameters
+            ).copy()  # a copy: what a callback does to it must not reach the records
             self.stopped = bool(self.callback(Progress(self.done, self.num_steps, shown)))
         return self.stopped
 
@@ -391,10 +438,10 @@ def _choose_clip_norm(
     that noise would cause. A head may specify the residual itself: networks, with their many parameters, always do best
     with the smallest. The constants were measured with ``benchmarks/defaults.py``.
     """
-    num_inputs = rank + num_private
+    num_inputs = head.num_codes + rank + num_private
     residual = head.descent.clip_residual
     if residual is None:
         noise_std = neighbouring.sensitivity(1.0) / calibrate_gaussian_mu(budget.epsilon, budget.delta)
-        relative_noise = noise_std * math.sqrt(head.layout(rank, num_private).size * num_inputs) / n
+        relative_noise = noise_std * math.sqrt(head.layout(head.num_codes + rank, num_private).size * num_inputs) / n
         residual = min(0.2, max(0.05, 0.01 / relative_noise))
     return residual * math.sqrt(num_inputs)

@@ -27,6 +27,7 @@ class DPSGD(Descent):
 
     summary: ClassVar[str] = "noisy gradient steps without conditioning"
     page: ClassVar[str] = "algorithms/dpsgd.md"
+    takes_codes: ClassVar[bool] = True
 
     feature_scaling: Literal["columns", "none"] = "columns"
 

@@ -5,7 +5,9 @@ compares it, so that no other fit goes on from it. Nothing of it is released.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,16 +16,27 @@ from conddp.data.passes import get_partitions
 from conddp.data.records import Records
 from conddp.features.stored_features import StoredFeatures
 
-__all__ = ["list_private", "list_public", "list_settings"]
+__all__ = ["ADDED_LATER", "list_private", "list_public", "list_settings"]
+
+ADDED_LATER: Mapping[str, bool] = {"added_later": True}  # metadata of settings that count if they are not the default
 
 
 def list_settings(*settings: object) -> list[bytes]:
     """Class and contents of the algorithm, the head and all other settings."""
     with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # arrays in full
         return [
-            repr((type(each).__module__, type(each).__qualname__, getattr(each, "__dict__", None) or each)).encode()
+            repr((type(each).__module__, type(each).__qualname__, _list_contents(each) or each)).encode()
             for each in settings
         ]
+
+
+def _list_contents(settings: object) -> dict[str, Any] | None:
+    """Fields of an object. Fields that older versions did not have are left out where they change nothing."""
+    contents = getattr(settings, "__dict__", None)
+    if contents is None or not is_dataclass(settings):
+        return contents
+    later = {each.name: each.default for each in fields(settings) if each.metadata.get("added_later")}
+    return {name: value for name, value in contents.items() if name not in later or value != later[name]}
 
 
 def list_public(records: Records) -> Iterator[bytes]:

@@ -28,6 +28,7 @@ class NonPrivate(Algorithm):
     protects: ClassVar[str] = "nothing"
     ignores_units: ClassVar[bool] = True
     weighs_records: ClassVar[bool] = True
+    takes_codes: ClassVar[bool] = True
 
     def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
         """Return an infinite cost, regardless of the budget."""

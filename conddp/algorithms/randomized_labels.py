@@ -14,6 +14,7 @@ from conddp.bounds import Bounds
 from conddp.data.parts import PublicFeatures
 from conddp.data.records import Records
 from conddp.data.schema import Schema
+from conddp.features.code_spectrum import expand_codes
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
 from conddp.heads.head import Head, Linearity
@@ -72,6 +73,7 @@ class RandomizedLabels(Algorithm):
     replace_only: ClassVar[bool] = True
     protects_units: ClassVar[bool] = True
     weighs_records: ClassVar[bool] = True
+    takes_codes: ClassVar[bool] = True
 
     randomizer: Literal["bins", "unbiased", "binary", "laplace", "staircase"]
     prior: LabelPrior | None = field(default=None, compare=False)
@@ -147,9 +149,10 @@ class RandomizedLabels(Algorithm):
         released = randomizer.randomize(bounds.clamp(records.label.values), task.curator, per_unit=per_unit)
         if self.recalibrate:
             slope = randomizer.compute_slope(prior)
-            released = _recalibrate(
-                released, slope, task.public, fit_intercept=task.fit_intercept, weights=task.weights
-            )
+            public, codes, bins = task.public, task.head.num_codes, task.head.bins
+            if codes and bins:
+                public = expand_codes(public, codes, num_bins=bins)
+            released = _recalibrate(released, slope, public, fit_intercept=task.fit_intercept, weights=task.weights)
         model = fit_released_labels(
             task.head,
             task.public,

@@ -98,6 +98,11 @@ class FitRequest:
         """Privacy budget of the fit."""
         return PrivacyBudget(float(self.epsilon), float(self.delta))
 
+    @property
+    def num_bins(self) -> int | None:
+        """Number of bins that the head wants categories in; None if it takes indicators."""
+        return self._head.bins
+
     def run(
         self,
         records: Records,
@@ -168,9 +173,10 @@ class FitRequest:
         if len(outputs) == 1:
             result = self.run(outputs[0], callback=callback)
             return JointFit((result,), JointGuarantee(result.guarantee.budget, (result.guarantee,)))
-        ledger, neighbouring, head = self.ledger, self.neighbouring, self._head
+        ledger, neighbouring = self.ledger, self.neighbouring
         assert ledger is not None
         used, number, algorithm = outputs[0].arrange(), len(outputs), self._algorithm
+        head = self._head.settle(used.public)
         for each in outputs:
             algorithm.check(each.schema, head, neighbouring)
         if used.weights is not None:

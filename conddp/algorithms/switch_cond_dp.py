@@ -19,7 +19,9 @@ __all__ = ["SwitchCondDP"]
 class SwitchCondDP(CondDP):
     """Cond-DP followed by DPSGD: the paper's hybrid (Sec. "More Complex Models").
 
-    Conditioning helps early in training and can hurt later. This algorithm accepts the settings of
+    Conditioning helps early in training and can hurt later. Bins of categories cannot be multiplied by C: a head that
+    looks them up starts from a table made from the public bins instead, as in the paper, and all steps are those of
+    DPSGD. This algorithm accepts the settings of
     :class:`~conddp.algorithms.cond_dp.CondDP` and the following:
 
     Parameters
@@ -36,6 +38,8 @@ class SwitchCondDP(CondDP):
 
     summary: ClassVar[str] = "Cond-DP first, then DP-SGD"
     page: ClassVar[str] = "algorithms/switch_cond_dp.md"
+    takes_codes: ClassVar[bool] = True
+    conditions_start: ClassVar[bool] = True
 
     switch: float = 0.25
     feature_scaling: Literal["columns", "none"] = "columns"
@@ -59,6 +63,10 @@ class SwitchCondDP(CondDP):
         conditioned = round(self.switch * num_steps)
         both = (Phase(C, conditioned), Phase(plain(spectrum), num_steps - conditioned))
         return tuple(phase for phase in both if phase.num_steps > 0)
+
+    def code_phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
+        """Return one phase without conditioning."""
+        return replace(self, switch=0.0).phases(spectrum, num_steps)
 
     def switch_at(self, fraction: float) -> "SwitchCondDP":
         """Return this algorithm, switching after the given fraction of the steps."""

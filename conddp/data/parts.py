@@ -169,6 +169,9 @@ class PublicFeatures:
     groups : array of shape (d,), optional
         Number of the group of each feature, such as the indicators of one category. Features of a group are scaled by
         one factor, so that those that vary less count less. If None, each feature is scaled by its own deviation.
+    num_codes : int
+        Number of columns, counted from the first, that hold bins of categories rather than quantities. Only heads that
+        look them up can use them.
 
     Examples
     --------
@@ -185,14 +188,23 @@ class PublicFeatures:
     _matrix: "Matrix | SparseMatrix"
     _dense: Matrix | None
 
-    def __init__(self, values: Any, names: Sequence[str] = (), groups: NDArray[np.intp] | None = None) -> None:
+    num_codes: int
+
+    def __init__(
+        self,
+        values: Any,
+        names: Sequence[str] = (),
+        groups: NDArray[np.intp] | None = None,
+        *,
+        num_codes: int = 0,
+    ) -> None:
         if issparse(values):
             self._matrix, self.names = _as_named_csr(values, names)
             self._dense = None
         else:
             array, self.names = _as_named_matrix(values, names, "public")
             self._matrix = self._dense = array
-        self.groups, self.derived = groups, {}
+        self.groups, self.num_codes, self.derived = groups, num_codes, {}
         if groups is not None and np.shape(groups) != self.shape[1:]:
             raise SchemaError(f"expected one group for each of {self.shape[1]} public columns.")
 
@@ -231,6 +243,18 @@ class PublicFeatures:
         block = self._matrix[span]
         return np.asarray(block.toarray() if isinstance(block, csr_array) else block)
 
+    def get_columns(self, span: slice) -> Matrix:
+        """Return some columns as an array."""
+        columns = self._matrix[:, span]
+        return np.asarray(columns.toarray() if isinstance(columns, csr_array) else columns)
+
+    def drop_codes(self, num_codes: int) -> "PublicFeatures":
+        """Return the columns after the first ``num_codes``, which are quantities; these features if it is 0."""
+        if not num_codes:
+            return self
+        groups = None if self.groups is None else self.groups[num_codes:]
+        return PublicFeatures(self._matrix[:, num_codes:], self.names[num_codes:], groups)
+
     def check_dense(self) -> None:
         """Raise a :class:`SchemaError` if a sparse matrix is too large to be expanded to an array."""
         n, d = self.shape
@@ -246,7 +270,7 @@ class PublicFeatures:
 
     def __getitem__(self, index: Any) -> "PublicFeatures":
         """Select records by slice or by positions. Sparse features stay sparse."""
-        return PublicFeatures(self._matrix[index], self.names, self.groups)
+        return PublicFeatures(self._matrix[index], self.names, self.groups, num_codes=self.num_codes)
 
     def __repr__(self) -> str:
         return _describe(self)

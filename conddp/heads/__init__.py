@@ -1,6 +1,7 @@
 """Model heads, which map features to a prediction and have gradients in closed form."""
 
 from conddp.heads.checking import check_head
+from conddp.heads.embeddings import Embeddings
 from conddp.heads.factorization import FactorizationMachine
 from conddp.heads.folding import move_parameters
 from conddp.heads.head import HEADS, DescentDefaults, Head, Inputs, Layout, Linearity, OptimizerName, Trace
@@ -12,6 +13,7 @@ from conddp.heads.wide import Wide
 
 __all__ = [
     "DescentDefaults",
+    "Embeddings",
     "FactorizationMachine",
     "HEADS",
     "Head",

@@ -25,7 +25,7 @@ def move_parameters(
     do not change. Only the public block of the input layer changes, by :meth:`ConditioningMatrix.fold` and ``unfold``.
     """
     before = head.layout(source.num_parameters, num_private)
-    columns = len(source.matrix) if target is None else target.num_parameters
+    columns = source.num_columns if target is None else target.num_parameters
     after = head.layout(columns, num_private)
     moved = np.empty((len(parameters), after.size), dtype=parameters.dtype)
     weights = after.views(moved)

@@ -30,6 +30,7 @@ from conddp.data.parts import PublicFeatures
 from conddp.errors import SchemaError
 from conddp.features.conditioned_rows import ConditionedRows
 from conddp.features.feature_map import FeatureMap
+from conddp.features.scaled_rows import ScaledRows
 from conddp.registry import Registry
 
 __all__ = ["HEADS", "DescentDefaults", "Head", "Inputs", "Layout", "Linearity", "OptimizerName", "Trace"]
@@ -47,7 +48,7 @@ class Inputs:
 
     Parameters
     ----------
-    public : array or ConditionedRows of shape (n, d_pub)
+    public : array, ConditionedRows or ScaledRows of shape (n, d_pub)
         Conditioned public features, including the constant column.
     private : array of shape (n, d_priv) or None
         Private features, clamped and scaled by their declared bounds.
@@ -75,7 +76,7 @@ class Inputs:
         SchemaError
             If a public feature is so large that products of features and weights would overflow.
         """
-        if isinstance(public, ConditionedRows):
+        if isinstance(public, (ConditionedRows, ScaledRows)):
             xp = array_api_compat.array_namespace(public.norms)
             peak, precision, rounding, squared = float(public.norms.max()), np.float64, public.rounding, public.norms**2
         else:
@@ -93,6 +94,18 @@ class Inputs:
     def num_private(self) -> int:
         """Number of private columns."""
         return 0 if self.private is None else self.private.shape[1]
+
+    def bound_rounding(self, per_unit: int, precision: Any) -> float:
+        """Bound what rounding adds to the move of a sum, in clip norms, if a unit has up to ``per_unit`` records.
+
+        Parameters
+        ----------
+        per_unit : int
+            Largest number of records of a unit; they are adjacent.
+        precision : data type
+            Type of the sums.
+        """
+        return self.rounding
 
     def take(self, index: Array) -> "Inputs":
         """Select the records at these positions."""
@@ -183,6 +196,26 @@ class Head(ABC):
     summary: ClassVar[str] = ""  # formula of the prediction, for tables
     linear_in: ClassVar[Linearity] = Linearity.NOTHING
     descent: ClassVar[DescentDefaults] = DescentDefaults({"sgd": (128, 0.3), "adam": (256, 0.01)})
+    precision: ClassVar[str] = "float64"  # of inputs and activations in noisy descent; sums are in float64 always
+    records_at_once: ClassVar[int | None] = None  # block size of sums of gradients; None sums all records at once
+
+    @property
+    def num_codes(self) -> int:
+        """Number of public columns, counted from the first, that hold codes to look up, not quantities."""
+        return 0
+
+    @property
+    def bins(self) -> int | None:
+        """Number of bins that levels of categories are hashed into; None if they become indicators."""
+        return None
+
+    def settle(self, public_features: PublicFeatures) -> "Head":
+        """Return this head with settings that depend on public columns.
+
+        Privacy
+            Reads public columns only: no cost.
+        """
+        return self
 
     @abstractmethod
     def layout(self, num_public: int, num_private: int) -> Layout:
@@ -195,6 +228,31 @@ class Head(ABC):
     @abstractmethod
     def initialize(self, layout: Layout, rng: np.random.Generator) -> NDArray[np.float64]:
         """Return initial parameters, shape (P,), independent of the data."""
+
+    def initialize_on(
+        self, public_features: PublicFeatures, layout: Layout, rng: np.random.Generator, *, conditioned: bool
+    ) -> NDArray[np.float64]:
+        """Return initial parameters, shape (P,), that may depend on public columns.
+
+        Privacy
+            Reads public columns only: no cost.
+
+        Parameters
+        ----------
+        public_features : PublicFeatures
+            Public columns of the records.
+        layout : Layout
+            Layout of the parameters.
+        rng : numpy.random.Generator
+            Generator for random weights.
+        conditioned : bool
+            Whether the algorithm makes up for the spectrum of public codes by the initial parameters.
+        """
+        return self.initialize(layout, rng)
+
+    def prepare(self, public: Array, private: Array | None) -> Inputs:
+        """Make the inputs of a run from conditioned public columns and scaled private columns."""
+        return Inputs.of(public, private)
 
     @abstractmethod
     def forward(self, weights: Weights, inputs: Inputs) -> Trace:

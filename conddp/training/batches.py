@@ -7,9 +7,12 @@ import numpy as np
 
 from conddp.data.units import Units
 from conddp.features.row_weights import RowWeights
-from conddp.heads.head import Array, Inputs
+from conddp.heads.head import Array, Inputs, Layout
+from conddp.losses import Loss
+from conddp.training.clipping import Workspace, compute_clipped_sum
 from conddp.training.ranks import Share
 from conddp.training.sampling import PoissonSampler
+from conddp.training.stored_batches import StoredBatches, StoredInputs
 
 __all__ = ["Batches"]
 
@@ -46,7 +49,7 @@ class Batches:
     @classmethod
     def of(
         cls,
-        inputs: Inputs,
+        inputs: Inputs | StoredInputs,
         label: Array,
         *,
         sampling_probability: float,
@@ -54,7 +57,7 @@ class Batches:
         weights: RowWeights | None,
         share: Share | None,
         like: Array,
-    ) -> "Batches":
+    ) -> "Batches | StoredBatches":
         """Make batches, with weights as an array like that of the parameters.
 
         Parameters
@@ -70,6 +73,8 @@ class Batches:
         like : array
             Parameters of the run.
         """
+        if isinstance(inputs, StoredInputs):
+            return StoredBatches(inputs, label, PoissonSampler(len(inputs), sampling_probability, rng))
         num_records = label.shape[0] if share is None else share.num_records
         if weights is None:
             sampler = PoissonSampler(num_records, sampling_probability, rng)
@@ -78,6 +83,11 @@ class Batches:
         values = array_api_compat.array_namespace(like).asarray(values, dtype=like.dtype)
         sampler = PoissonSampler(weights.units.num_units, sampling_probability, rng)
         return cls(inputs, label, values, sampler, weights.total * sampling_probability, weights.units, share)
+
+    def compute_sum(self, workspace: Workspace, layout: Layout, clip_norm: Array, loss: Loss | None) -> Array:
+        """Sum the clipped gradients of the next batch, as :func:`~conddp.training.clipping.compute_clipped_sum`."""
+        inputs, label, weights = self.draw()
+        return compute_clipped_sum(workspace, inputs, label, clip_norm=clip_norm, loss=loss, weights=weights)
 
     def draw(self) -> tuple[Inputs, Array, Array | None]:
         """Return features, labels and weights of the next batch."""

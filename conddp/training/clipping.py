@@ -78,16 +78,33 @@ def compute_clipped_sum(
     weights : array of shape (n,), optional
         Public weights of the records; 1 if None.
     """
-    if label.shape[0] == 0:
-        workspace.total[...] = 0.0
-        return workspace.total
+    total, n = workspace.total, label.shape[0]
+    if n == 0:
+        total[...] = 0.0
+        return total
+    at_once = workspace.head.records_at_once or n
+    if n <= at_once:
+        _sum_block(workspace, inputs, label, clip_norm, loss or SQUARED, weights)
+    else:
+        added = inputs.xp.zeros_like(total)
+        for start in range(0, n, at_once):
+            span = slice(start, start + at_once)
+            some = None if weights is None else weights[span]
+            _sum_block(workspace, inputs.take(span), label[span], clip_norm, loss or SQUARED, some)
+            added += total
+        total[...] = added
+    total *= -1.0
+    return total
+
+
+def _sum_block(
+    workspace: Workspace, inputs: Inputs, label: Array, clip_norm: Array, loss: Loss, weights: Array | None
+) -> None:
+    """Write the sum of clamped residuals times gradients of predictions into the workspace."""
     trace = workspace.head.forward(workspace.weights, inputs)
     limits = clip_norm[:, None] / trace.jacobian_norms
-    residuals = (loss or SQUARED).residual(trace.predictions, label)
+    residuals = loss.residual(trace.predictions, label)
     clamped = inputs.xp.minimum(inputs.xp.maximum(residuals, -limits), limits)
     if weights is not None:
         clamped = clamped * weights
     workspace.head.vjp(workspace.weights, inputs, trace, clamped, workspace.sums)
-    total = workspace.total
-    total *= -1.0
-    return total

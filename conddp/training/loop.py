@@ -14,9 +14,10 @@ from conddp.losses import Loss
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.release import BoundedSum, Curator
 from conddp.training.batches import Batches
-from conddp.training.clipping import Workspace, compute_clipped_sum
+from conddp.training.clipping import Workspace
 from conddp.training.optimizers import Optimizer
 from conddp.training.ranks import Share
+from conddp.training.stored_batches import StoredInputs
 
 __all__ = ["Progress", "StepCounter", "TrainingPlan", "assist", "train"]
 
@@ -102,8 +103,8 @@ def train(
     plan: TrainingPlan,
     head: Head,
     layout: Layout,
-    inputs: Inputs,
-    label: Array,
+    inputs: Inputs | StoredInputs,
+    label: Any,
     parameters: Array,
     *,
     optimizer: Optimizer,
@@ -116,6 +117,7 @@ def train(
     state: Mapping[str, Any] | None = None,
     save: Callable[[Callable[[], dict[str, Any]]], None] | None = None,
     share: Share | None = None,
+    rounding_elsewhere: float = 0.0,
 ) -> Array:
     """Train K configurations at once and return their parameters, shape (K, P).
 
@@ -129,8 +131,9 @@ def train(
         its public weight, so the sensitivity is that of one record times the largest sum of the weights of a unit.
         Samples consist of whole units, each with the same probability and independently of all others. Sums over
         rows that are never formed may be rounded by more than the curator covers. Sensitivity and noise are then
-        multiplied by one plus a public bound (``inputs.rounding``). On several ranks, every record is in the sum of one
-        of them, and their sums are added up before noise is added once.
+        multiplied by one plus a public bound (``inputs.bound_rounding``). The same goes for sums of activations in
+        float32. On several ranks, every record is in the sum of one of them, and their sums are added up before noise
+        is added once.
 
     Parameters
     ----------
@@ -161,8 +164,9 @@ def train(
     save : callable, optional
         Called after every step, before the callback, with a function that returns the state of the run.
     share : Share, optional
-        The records of rank 0, if others take part (:func:`assist`). ``inputs`` and ``label`` are those of this share,
-        and ``inputs.rounding`` is the sum of the bounds of all ranks.
+        The records of rank 0, if others take part (:func:`assist`). ``inputs`` and ``label`` are those of this share.
+    rounding_elsewhere : float
+        Sum of ``inputs.bound_rounding`` of the other ranks.
     """
     xp = array_api_compat.array_namespace(parameters)
     parameters = xp.asarray(parameters, copy=True)
@@ -174,7 +178,8 @@ def train(
 
     clip_norm = per_configuration(plan.clip_norm)
     together = 1.0 if weights is None else max(1.0, weights.largest_total)
-    together *= 1.0 + inputs.rounding
+    per_unit = 1 if weights is None else weights.units.largest
+    together *= 1.0 + inputs.bound_rounding(per_unit, parameters.dtype) + rounding_elsewhere
     sensitivity = neighbouring.sensitivity(clip_norm) * together
     noise_std = per_configuration(plan.noise_multiplier) * clip_norm * together
     batches = Batches.of(
@@ -190,21 +195,19 @@ def train(
     num_averaged = max(1, round(plan.averaging * plan.num_steps))
     total, done = None, 0
     if state is not None:
-        done, total = int(state["step"]), None if "total" not in state else np.array(state["total"])
+        state = {name: xp.asarray(each) if isinstance(each, np.ndarray) else each for name, each in state.items()}
+        done, total = int(state["step"]), None if "total" not in state else xp.asarray(state["total"], copy=True)
         parameters[...] = state["parameters"]
         optimizer.set_state(state)
 
     def get_state() -> dict[str, Any]:
-        known = {"step": step, "parameters": np.array(parameters), **optimizer.get_state()}
-        return known if total is None else {**known, "total": total}
+        known = {"step": step, "parameters": np.asarray(parameters).copy(), **optimizer.get_state()}
+        return known if total is None else {**known, "total": np.asarray(total)}
 
     for step in range(done + 1, plan.num_steps + 1):
         if share is not None:
             share.ranks.start_step(parameters, step)
-        batch, batch_label, batch_weights = batches.draw()
-        gradient = compute_clipped_sum(
-            workspace, batch, batch_label, clip_norm=clip_norm, loss=loss, weights=batch_weights
-        )
+        gradient = batches.compute_sum(workspace, layout, clip_norm, loss)
         if share is not None:
             share.ranks.add_up(gradient)
         if curator is not None:
@@ -229,8 +232,8 @@ def assist(
     plan: TrainingPlan,
     head: Head,
     layout: Layout,
-    inputs: Inputs,
-    label: Array,
+    inputs: Inputs | StoredInputs,
+    label: Any,
     share: Share,
     *,
     rng: np.random.Generator,
@@ -239,7 +242,7 @@ def assist(
 ) -> None:
     """Compute the sums of a rank other than 0, as long as rank 0 trains (:func:`train`).
 
-    Rank 0 first receives ``inputs.rounding`` of every other rank.
+    Rank 0 first receives ``inputs.bound_rounding`` of every other rank.
 
     Privacy
         Sends one sum of clipped gradients per step to rank 0, without noise: rank 0 releases the total. Adds no noise
@@ -268,11 +271,8 @@ def assist(
         share=share,
         like=parameters,
     )
-    share.ranks.report(inputs.rounding)
+    share.ranks.report(inputs.bound_rounding(1 if weights is None else weights.units.largest, parameters.dtype))
     is_first = True
     while share.ranks.await_step(parameters, is_first=is_first):
         is_first = False
-        batch, batch_label, batch_weights = batches.draw()
-        share.ranks.answer(
-            compute_clipped_sum(workspace, batch, batch_label, clip_norm=clip_norm, loss=loss, weights=batch_weights)
-        )
+        share.ranks.answer(batches.compute_sum(workspace, layout, clip_norm, loss))

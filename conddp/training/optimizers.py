@@ -81,7 +81,8 @@ class Adam:
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on from moments and a number of steps."""
-        self._first, self._second = np.array(state["first"]), np.array(state["second"])
+        xp = array_api_compat.array_namespace(state["first"])
+        self._first, self._second = (xp.asarray(state[name], copy=True) for name in ("first", "second"))
         self._steps = int(state["steps"])
         self._rate = _per_configuration(self.learning_rate, self._first)
 

@@ -11,9 +11,10 @@ from conddp.data.scaling import scale_private
 from conddp.features.conditioned_rows import ConditionedRows
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.row_weights import RowWeights
+from conddp.features.scaled_rows import ScaledRows
 from conddp.features.spectrum import Spectrum
 from conddp.heads.folding import move_parameters
-from conddp.heads.head import Head, Inputs, Linearity
+from conddp.heads.head import Head, Linearity
 from conddp.models.fitted import FittedModel
 from conddp.training.loop import TrainingPlan, train
 from conddp.training.optimizers import Adam
@@ -60,8 +61,11 @@ def fit_released_labels(
         Public weights of the records; all are equal if None.
     """
     scaled = (np.asarray(label, dtype=np.float64) - (bounds.midpoint if fit_intercept else 0.0)) / bounds.width
-    C = ConditioningMatrix.from_spectrum(Spectrum.of(public, constant=fit_intercept, weights=weights))
+    codes = head.num_codes
+    spectrum = Spectrum.of(public.drop_codes(codes), constant=fit_intercept, weights=weights)
+    C = ConditioningMatrix.from_spectrum(spectrum).keep_codes(codes)
     Z = C.apply(public)
+    assert not isinstance(Z, ScaledRows)  # C is not diagonal
     Q = None if private is None else scale_private(private, center=fit_intercept)
     num_private = 0 if Q is None else Q.shape[1]
     layout = head.layout(C.num_parameters, num_private)
@@ -74,16 +78,16 @@ def fit_released_labels(
             plan,
             head,
             layout,
-            Inputs.of(Z, Q),
+            head.prepare(Z, Q),
             scaled,
-            head.initialize(layout, rng)[None],
+            head.initialize_on(public, layout, rng, conditioned=False)[None],
             optimizer=Adam(LEARNING_RATE),
             curator=None,
             rng=rng,
             weights=None if weights is None else RowWeights.give(weights),
         )
     folded = move_parameters(head, parameters, num_private=num_private, source=C)
-    after = head.layout(len(C.matrix), num_private)
+    after = head.layout(C.num_columns, num_private)
     return FittedModel(head, after, folded[0], fit_intercept, bounds, () if private is None else private.domains)
 
 

@@ -24,8 +24,10 @@ from conddp.newton.run import run_newton
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.release import BoundedSum, Curator
 from conddp.training.clipping import Workspace, compute_clipped_sum
-from tests.contracts import HEADS
+from tests.contracts import CODED_HEADS
+from tests.contracts import HEADS as PLAIN_HEADS
 
+HEADS = {**PLAIN_HEADS, **CODED_HEADS}
 ROUNDING = {"float64": 1e-9, "float32": 1e-4}  # of the clip norm; n sums of float32 differ by rounding alone
 
 

@@ -1,0 +1,96 @@
+"""Operations on arrays of shape (n, width) whose fast form differs between NumPy and torch."""
+
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from conddp.heads.head import Array
+
+__all__ = [
+    "RECORDS_PER_SUM",
+    "activate",
+    "add_by_code",
+    "as_codes",
+    "bound_sum_rounding",
+    "derivative_times",
+    "look_up",
+    "row_norms",
+    "sum_products",
+]
+
+RECORDS_PER_SUM = 128  # records whose float32 products are summed in float32
+
+
+def activate(xp: Any, entering: Array, activation: str) -> Array:
+    """Apply ReLU or tanh, in place."""
+    if array_api_compat.is_torch_namespace(xp):
+        return entering.relu_() if activation == "relu" else entering.tanh_()
+    return np.maximum(entering, 0.0, out=entering) if activation == "relu" else np.tanh(entering, out=entering)
+
+
+def derivative_times(xp: Any, delta: Array, output: Array, activation: str) -> Array:
+    """Multiply by the derivative of the activation, computed from its output."""
+    if activation == "tanh":
+        return delta * (1.0 - output * output)
+    if array_api_compat.is_torch_namespace(xp):
+        return xp.ops.aten.threshold_backward(delta, output, 0)
+    return delta * (output > 0)
+
+
+def row_norms(xp: Any, rows: Array) -> Array:
+    """Squared norm of each row."""
+    if array_api_compat.is_torch_namespace(xp):
+        return rows.norm(dim=1) ** 2
+    return np.einsum("ij,ij->i", rows, rows)
+
+
+def as_codes(xp: Any, columns: Array, num_bins: int) -> Array:
+    """Convert numbers to integers from 0 to ``num_bins - 1``. Others are clamped, so that lookups cannot fail."""
+    rounded = xp.clip(xp.floor(columns), 0, num_bins - 1)
+    return xp.astype(xp.where(xp.isnan(columns), xp.zeros_like(rounded), rounded), xp.int64)
+
+
+def add_by_code(xp: Any, codes: Array, moves: Array, out: Array) -> None:
+    """Write the sums of moves, shape (m, width), by code, shape (m,), into ``out``, shape (num_bins, width)."""
+    if array_api_compat.is_torch_namespace(xp):
+        out.zero_().scatter_add_(0, codes[:, None].expand(-1, moves.shape[1]), moves)
+        return
+    columns = np.ascontiguousarray(moves.T)
+    for place, column in enumerate(columns):
+        out[:, place] = np.bincount(codes, weights=column, minlength=out.shape[0])
+
+
+def look_up(xp: Any, table: Array, codes: Array) -> Array:
+    """Rows of a table at these places."""
+    return table.index_select(0, codes) if array_api_compat.is_torch_namespace(xp) else np.take(table, codes, axis=0)
+
+
+def sum_products(xp: Any, left: Array, right: Array, dtype: Any) -> Array:
+    """Sum over records of left, shape (n, h), times right, shape (n, w), as an array of this type; shape (h, w).
+
+    If the factors are less precise than the sum, products are summed in their precision within blocks of 128 records,
+    and the sums of blocks in that of the result.
+    """
+    if left.dtype == dtype:
+        return left.T @ right
+    n, b = left.shape[0], RECORDS_PER_SUM
+    whole = n - n % b
+    blocks = xp.reshape(left[:whole], (-1, b, left.shape[1])).mT @ xp.reshape(right[:whole], (-1, b, right.shape[1]))
+    total = xp.sum(xp.astype(blocks, dtype), axis=0)
+    if whole < n:
+        total += xp.astype(left[whole:].T @ right[whole:], dtype)
+    return total
+
+
+def bound_sum_rounding(xp: Any, dtype: Any, *, per_unit: int) -> float:
+    r"""Bound what rounding adds to the move of :func:`sum_products` by one unit, in norms of the largest summand.
+
+    The sum of a block of b products, in any order, is off by at most :math:`\gamma_b = b u / (1 - b u)` times the sum
+    of their norms, with u the unit roundoff (Higham 2002, Sec. 3.1), which is at most b times the largest norm. Blocks
+    without a record of the unit have the same sums in both data sets, errors included. So a record adds up to
+    :math:`2 b \gamma_b` to the move, and m adjacent records as much for each block that they are in.
+    """
+    b, u = RECORDS_PER_SUM, float(xp.finfo(dtype).eps) / 2
+    blocks = 1 if per_unit == 1 else 2 + per_unit // b
+    return blocks * 2 * b * (b * u / (1 - b * u))
