@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from itertools import count
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -111,9 +112,9 @@ class DaskExecutor:
                 if task:
                     current.submit(task)
                 if not task or len(current.waiting) >= current.most_waiting:
-                    replies = current.take()
+                    done, replies = current.take()
                     size.adapt(replies)
-                    yield from replies.read()
+                    yield from replies.read(done)
         finally:  # also on an error or Ctrl-C, and if not all results are wanted
             current.release()
 
@@ -181,24 +182,25 @@ class _Pass:
                         f"the function of a pass could not be sent to the workers ({type(error).__name__}). Check that "
                         "workers have enough memory and can be reached."
                     ) from None
+        self._numbers = count()
         self._token = uuid.uuid4().hex[:8]  # Dask shows tasks whose names differ in such a token together
 
     def submit(self, spans: list[slice]) -> None:
         """Have partitions computed, as one task."""
         bounds = [(span.start, span.stop) for span in spans]
-        key = f"conddp-{self._token}-{spans[0].start}"
+        key = f"conddp-{self._token}-{next(self._numbers)}"  # Dask computes tasks with equal keys once
         task = self.executor.client.submit(_compute, self.shared, bounds, key=key, pure=False)
         self.waiting.append((spans, task))
 
-    def take(self) -> Replies:
-        """Wait for the first task and return its replies."""
+    def take(self) -> tuple[list[slice], Replies]:
+        """Wait for the first task and return its partitions and replies."""
         for _ in range(MAX_LOSSES):
             spans, task = self.waiting[0]
             replies = self._wait(spans, task)
             if replies is not None:
                 self.waiting.popleft()
                 task.release()
-                return replies
+                return spans, replies
             self._submit_again()
         raise WorkerDied(
             f"all workers of the cluster were lost {MAX_LOSSES} times while they computed {name_rows(spans)}, perhaps "
@@ -299,6 +301,8 @@ def start_local(num_workers: int | None = None) -> Iterator[Client]:
     settings: dict[str, Any] = {
         "distributed.worker.memory.target": False,  # a fraction beyond which data go to disk
         "distributed.worker.memory.spill": False,
+        # By default, a worker that needs 15 seconds to start again, as on a busy machine, is given up for good.
+        "distributed.deploy.lost-worker-timeout": "1 day",
         "distributed.scheduler.http.routes": [],
         "distributed.worker.http.routes": [],
     }

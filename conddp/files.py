@@ -38,6 +38,7 @@ from conddp.privacy.ledger import PrivacyLedger
 from conddp.report import report_comparison, report_fit, report_plan, write_report
 from conddp.theory.design import Design
 from conddp.training.loop import StepCounter
+from conddp.training.ranks import get_ranks
 
 __all__ = [
     "compare_file",
@@ -143,7 +144,8 @@ def fit_file(
 
     Privacy
         One fit that costs (epsilon, delta) under the relation of the ledger, REPLACE if there is none, recorded before
-        private columns are used. Settings, the folder and the ledger are checked before the file is opened.
+        private columns are used. Settings, the folder and the ledger are checked before the file is opened. On several
+        ranks (:mod:`conddp.distributed`), rank 0 alone writes.
 
     Parameters
     ----------
@@ -188,17 +190,22 @@ def fit_file(
                 "a cluster is for tables that are read block by block: several .parquet files or a large one, without "
                 "private columns and units."
             )
-        records, encoding = load_records(files, schema)
+        records, encoding = load_records(files, schema, num_bins=request.num_bins)
         design = Design.of(records.arrange().public)  # now: what fails after the fit fails when budget has been spent
-        request.run(
+        result = request.run(
             records,
             callback=None if show_step is None else StepCounter(show_step),
             deliver=lambda result: save_model(out, replace(result, design=design, encoding=encoding)),
         )
+    ranks = get_ranks()
+    if ranks is not None and ranks.rank > 0:
+        return replace(result, design=design, encoding=encoding)
     return load_model(out)
 
 
-def load_records(data: Path | Sequence[Path], schema: Schema) -> tuple[Records, Encoding]:
+def load_records(
+    data: Path | Sequence[Path], schema: Schema, *, num_bins: int | None = None
+) -> tuple[Records, Encoding]:
     """Load records from files, with the encoding of their public columns.
 
     Parquet files that are several or large are only opened; their records are read when they are needed. With units or
@@ -206,8 +213,8 @@ def load_records(data: Path | Sequence[Path], schema: Schema) -> tuple[Records, 
     """
     files = list_files([data] if isinstance(data, Path) else data)
     if _is_stored(files, schema):
-        return open_records(files, schema)
-    return read_records(read_tables(files, schema.names, kinds=_list_kinds(schema)), schema)
+        return open_records(files, schema, num_bins=num_bins)
+    return read_records(read_tables(files, schema.names, kinds=_list_kinds(schema)), schema, num_bins=num_bins)
 
 
 def _is_stored(files: Sequence[Path], schema: Schema) -> bool:

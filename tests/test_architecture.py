@@ -28,6 +28,7 @@ DATA_PATH = (
     ("heads",),
     ("models",),
     ("training",),
+    ("distributed",),
     ("newton", "labels"),
     ("algorithms",),
     ("planning", "auditing"),
@@ -48,6 +49,7 @@ CHANCE = {
     "training.sampling": "gaps between the members of a Poisson sample",
     "features.random_features": "weights of hidden units, from a fixed seed",
     "heads.checking": "made-up records",
+    "heads.embeddings": "initial weights",
     "heads.factorization": "initial weights",
     "heads.mlp": "initial weights",
     "heads.wide": "initial weights",
@@ -128,9 +130,10 @@ def test_a_file_is_a_page_of_reading(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", modules())
-def test_no_module_imports_torch_and_one_imports_dask(name: str) -> None:
+def test_only_their_own_modules_import_torch_and_dask(name: str) -> None:
     optional = {"torch"} if name == "dask" else {"torch", "dask", "distributed"}
-    for node in ast.walk(ast.parse(modules()[name].read_text())):
+    tree = ast.parse(modules()[name].read_text())
+    for node in ast.walk(tree) if name != "distributed" else tree.body:  # it imports torch within functions
         if isinstance(node, ast.Import):
             assert not {alias.name.split(".")[0] for alias in node.names} & optional
         elif isinstance(node, ast.ImportFrom):

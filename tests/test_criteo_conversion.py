@@ -2,6 +2,9 @@
 
 import gzip
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -231,6 +234,31 @@ def test_a_killed_conversion_continues_and_ends_with_the_same_parts(
         if attempt == 2:
             break
     assert convert_criteo(path, tmp_path / "killed", max_damaged=0.01) == whole
+    for part in sorted((tmp_path / "whole").rglob("*.parquet")):
+        assert pq.read_table(part).equals(pq.read_table(tmp_path / "killed" / part.relative_to(tmp_path / "whole")))
+
+
+@pytest.mark.slow
+def test_a_conversion_survives_kills_at_any_moment(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conddp.research.criteo.conversion.BLOCK", 10_000)
+    monkeypatch.setattr("conddp.research.criteo.conversion.ROW_GROUP", 20)
+    whole = convert_criteo(log, tmp_path / "whole")
+    program = (
+        "import sys; from conddp.research.criteo import conversion as c; c.BLOCK, c.ROW_GROUP = 10_000, 20\n"
+        "print('go', flush=True); c.convert_criteo(sys.argv[1], sys.argv[2])"
+    )
+    rng, kills = np.random.default_rng(0), 0
+    for _ in range(12):
+        run = subprocess.Popen(
+            [sys.executable, "-c", program, str(log), str(tmp_path / "killed")], stdout=subprocess.PIPE
+        )
+        assert run.stdout is not None and run.stdout.readline() == b"go\n"
+        time.sleep(rng.uniform(0, 0.2))
+        kills += run.poll() is None
+        run.kill()
+        run.communicate()
+    assert kills >= 3  # otherwise nothing was tested
+    assert convert_criteo(log, tmp_path / "killed") == whole
     for part in sorted((tmp_path / "whole").rglob("*.parquet")):
         assert pq.read_table(part).equals(pq.read_table(tmp_path / "killed" / part.relative_to(tmp_path / "whole")))
 

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import dask
 import numpy as np
 import pytest
+from dask.utils import parse_timedelta
 from distributed import Client, LocalCluster
 
 from conddp import CondNewton, PrivateMean
@@ -61,6 +63,11 @@ def test_sums_are_the_same_bit_for_bit(executor: DaskExecutor) -> None:
     column = make_column()
     assert add(executor(Add(column), BLOCKS)) == expected(column)
     assert add(executor(Add(column), BLOCKS[::-1])) == add(map(Add(column), BLOCKS[::-1]))
+
+
+def test_blocks_may_be_repeated(executor: DaskExecutor) -> None:
+    column = make_column()
+    assert add(executor(Add(column), BLOCKS * 3)) == add(map(Add(column), BLOCKS * 3))
 
 
 @pytest.mark.parametrize("algorithm", [PrivateMean(), pytest.param(CondNewton(), marks=pytest.mark.slow)])
@@ -226,6 +233,10 @@ def test_a_block_whose_worker_is_killed_counts_once(executor: DaskExecutor, tmp_
     assert set(counted.values()) == {1}
     assert executed["700"] == 2
     assert len(executed) == len(BLOCKS)
+
+
+def test_a_local_worker_that_starts_slowly_is_not_given_up(client: Client) -> None:
+    assert parse_timedelta(dask.config.get("distributed.deploy.lost-worker-timeout")) > 3600
 
 
 @pytest.mark.slow

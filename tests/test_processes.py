@@ -20,7 +20,7 @@ from conddp import CondNewton, PrivateMean
 from conddp.algorithms import Algorithm
 from conddp.data import Processes, list_blocks, run_pass, use_executor
 from conddp.data.passes import Executor
-from conddp.data.tasks import PassFailed, WorkerDied
+from conddp.data.tasks import PackedFunction, PassFailed, WorkerDied, compute_replies
 from conddp.errors import SchemaError
 from conddp.execution import open_executor
 from conddp.files import load_records
@@ -139,6 +139,18 @@ def test_sums_that_wait_are_few(processes: Processes) -> None:
 def test_small_blocks_share_a_task_and_keep_their_own_sums(processes: Processes) -> None:
     blocks = [slice(start, start + 1) for start in range(2000)]
     assert list(processes(Add(np.arange(2000.0)), blocks)) == [(span.start, Counter([span.start])) for span in blocks]
+
+
+def test_blocks_may_be_repeated(processes: Processes) -> None:
+    column = make_column()
+    assert add(processes(Add(column), BLOCKS * 3)) == add(map(Add(column), BLOCKS * 3))
+
+
+@pytest.mark.parametrize("num_sums", [1, 3])
+def test_a_sum_that_is_missing_or_left_over_is_an_error(num_sums: int) -> None:
+    replies = compute_replies(PackedFunction.of(len), ["a", "bb", "ccc"][:num_sums])  # type: ignore[arg-type]
+    with pytest.raises(PassFailed, match=f"returned {num_sums} sums for the 2 partitions of rows 0 to 199"):
+        list(replies.read(BLOCKS[:2]))
 
 
 def test_a_function_is_sent_once_per_worker_and_pass(processes: Processes, tmp_path: Path) -> None:

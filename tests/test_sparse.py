@@ -16,6 +16,7 @@ from conddp.features import ConditioningMatrix, GroupedRows, RandomFeatures, Spe
 from conddp.features.conditioned_rows import ConditionedRows
 from conddp.features.grouped_rows import whiten
 from conddp.features.row_weights import RowWeights
+from conddp.features.scaled_rows import ScaledRows
 from conddp.heads import MLP, FactorizationMachine, Head, Linear, Wide
 from conddp.labels.simulation import FAMILIES, simulate
 from conddp.planning.comparison import compare_algorithms
@@ -276,6 +277,27 @@ def test_spectrum_and_conditioned_features_are_the_same(size: str, constant: boo
     assert C.compute_norms(sparse) == pytest.approx(np.linalg.norm(Z, axis=1), abs=1e-7)
     with pytest.raises(SchemaError, match="public columns, got 13"):
         C.apply(PublicFeatures(sp.csr_array(X[:, :13])))
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("make", [ConditioningMatrix.column_scaling, ConditioningMatrix.identity])
+def test_scaled_rows_are_scaled_columns(make: Any, constant: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    X = make_matrix()
+    D = make(Spectrum.of(PublicFeatures(X), constant=constant))
+    Z = D.transform(PublicFeatures(X))
+    make_large(monkeypatch)
+    sparse = PublicFeatures(sp.csr_array(X))
+    rows = D.apply(sparse)
+    assert isinstance(rows, ScaledRows)
+    assert rows.shape == Z.shape and rows.rounding == 0.0
+    rng = np.random.default_rng(0)
+    factors, weights, index = rng.normal(size=(3, len(X))), rng.normal(size=(3, Z.shape[1])), rng.integers(0, 600, 50)
+    assert factors @ rows == pytest.approx(factors @ Z, rel=1e-12, abs=1e-9)
+    assert weights @ rows.T == pytest.approx(weights @ Z.T, rel=1e-12, abs=1e-9)
+    assert factors[:, :50] @ rows[index] == pytest.approx(factors[:, :50] @ Z[index], rel=1e-12, abs=1e-9)
+    assert (weights @ rows[10:20].T).shape == (3, 10)
+    assert D.compute_norms(sparse) == pytest.approx(np.linalg.norm(Z, axis=1), rel=1e-14)
+    assert np.array_equal(sparse.get_block(slice(None)), X)  # scaling does not write to the user's matrix
 
 
 @pytest.mark.parametrize("storage", [np.asarray, sp.csr_array])

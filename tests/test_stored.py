@@ -13,29 +13,49 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.sparse import csr_array
 
-from conddp import CondNewton, PrivacyBudget, PrivacyLedger, PrivateMean, PrivateRegressor, Records, SchemaError
-from conddp.algorithms import Algorithm
+from conddp import (
+    DPSGD,
+    MLP,
+    CondDP,
+    CondNewton,
+    Linear,
+    OneShot,
+    PrivacyBudget,
+    PrivacyLedger,
+    PrivateMean,
+    PrivateRegressor,
+    Records,
+    RROnBins,
+    SchemaError,
+    SwitchCondDP,
+)
+from conddp.algorithms import Algorithm, Auto
 from conddp.bounds import Bounds
 from conddp.data import use_executor
 from conddp.data.passes import count_additions, run_pass
 from conddp.data.schema import Schema
 from conddp.data.stored_column import StoredFrame
-from conddp.data.stored_labels import StoredLabels
+from conddp.data.stored_labels import StoredLabels, open_labels
 from conddp.data.stored_table import StoredTable, list_files
+from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.grouped_rows import GroupedRows, whiten
 from conddp.features.reading import read_records
+from conddp.features.spectrum import Spectrum
 from conddp.features.standardization import Standardization
 from conddp.features.stored_features import StoredFeatures
 from conddp.features.stored_reading import SAMPLED, _draw, open_records
 from conddp.features.stored_rows import StoredRows
 from conddp.features.whitening import WhitenedRows
 from conddp.files import fit_file, predict_file
+from conddp.heads import Head, Wide
 from conddp.losses import Squared
 from conddp.newton.release import ResidualQuery, release_residuals
 from conddp.privacy import Curator, Neighbouring, RandomSource
 from conddp.privacy.release import BoundedSum, bound_rounding
 from conddp.theory.design import Design
 from conddp.theory.linear_regression import compute_improvement
+from conddp.training.sampling import PoissonSampler
+from conddp.training.stored_batches import StoredBatches, StoredInputs
 
 NAMES = ["size", "rooms", "street", "sold", "lift"]
 SCHEMA = Schema.of(label="price", label_bounds=(0, 10), public=NAMES)
@@ -311,6 +331,87 @@ def test_a_fit_with_many_features_uses_norms_in_files(
         records = open_records(paths, SCHEMA)[0]
         assert fit(records, CondNewton(), epsilon=1e6) == pytest.approx(expected, abs=1e-3)
         assert isinstance(whiten(records.public), GroupedRows)
+
+
+@pytest.mark.parametrize("head", [Linear(), MLP(hidden=(4,))])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        DPSGD(num_steps=3),
+        DPSGD(num_steps=7, batch_size=150),
+        CondDP(num_steps=3),
+        SwitchCondDP(num_steps=6, batch_size=200),
+    ],
+    ids=repr,
+)
+def test_descent_reads_the_same_batches_as_in_memory(
+    rng: np.random.Generator,
+    tmp_path: Path,
+    small_pieces: None,
+    monkeypatch: pytest.MonkeyPatch,
+    algorithm: Algorithm,
+    head: Head,
+) -> None:
+    monkeypatch.setattr("conddp.training.stored_batches.CELLS_AHEAD", 3 * 200 * 28)  # a few steps ahead
+    frame = make_frame(rng, 1200)
+    whole, stored = read_records(frame, SCHEMA)[0], open_records(write(tmp_path, frame), SCHEMA)[0]
+    monkeypatch.setattr(StoredFeatures, "load", lambda self: pytest.fail("the table was read into memory"))
+    one, other = (
+        algorithm.fit(each, PrivacyBudget(1.0, 1e-6), head=head, random_source=RandomSource.for_neighbours(3))
+        for each in (whole, stored)
+    )
+    # Conditioned columns agree up to the rotation of equal directions only, which plain DP-SGD does not have.
+    if isinstance(algorithm, DPSGD):
+        assert other.model.parameters == pytest.approx(one.model.parameters, rel=1e-6, abs=1e-9)
+    assert other.transcript == one.transcript and other.settings["clip_norm"] == pytest.approx(
+        one.settings["clip_norm"]
+    )
+
+
+def test_samples_of_a_stored_table_are_gathered_exactly(
+    rng: np.random.Generator, tmp_path: Path, small_pieces: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = make_frame(rng, 1500)
+    stored = open_records(write(tmp_path, frame), SCHEMA)[0]
+    public = stored.public
+    assert isinstance(public, StoredFeatures)
+    spectrum = Spectrum.of(public)
+    inputs = StoredInputs.of(public, ConditioningMatrix.identity(spectrum))
+    monkeypatch.setattr("conddp.training.stored_batches.CELLS_AHEAD", 4 * 100 * len(inputs.offset))
+    label = open_labels(stored.label, center=True)
+    batches = StoredBatches(inputs, label, PoissonSampler(1500, 100 / 1500, np.random.default_rng(5)))
+    sampler = PoissonSampler(1500, 100 / 1500, np.random.default_rng(5))
+    Z, y = inputs[:], label[:]
+    for _ in range(9):
+        if not batches._ahead:
+            batches._gather()
+            assert len(batches._ahead) == 4
+        drawn = sampler.draw()
+        taken, labels = batches._ahead.popleft()
+        assert np.array_equal(taken.public, Z[drawn]) and np.array_equal(labels, y[drawn])
+    with pytest.raises(SchemaError, match="round by more than is covered"):
+        many = tuple(slice(start, start + 10**6) for start in range(0, 10**9, 10**6))
+        monkeypatch.setattr(StoredInputs, "partitions", many)
+        monkeypatch.setattr(StoredInputs, "__len__", lambda self: 10**9)
+        StoredBatches(inputs, label, PoissonSampler(10**9, 0.9, np.random.default_rng(5)))
+
+
+@pytest.mark.parametrize("sparsely", [False, True])
+def test_other_algorithms_and_heads_read_a_table_that_fits_into_memory(
+    rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sparsely: bool
+) -> None:
+    store_sparsely(monkeypatch, sparsely)
+    frame = make_frame(rng, 1000)
+    paths = write(tmp_path, frame)
+    fits: list[tuple[Algorithm, Head | None]] = [(OneShot(), None), (RROnBins(), None), (CondNewton(), Wide())]
+    for algorithm, head in [*fits, (Auto(), Wide())]:
+        stored = open_records(paths, SCHEMA)[0]
+        result = algorithm.fit(stored, PrivacyBudget(1.0, 1e-6), head=head)
+        assert result.guarantee.num_records == 1000
+        with monkeypatch.context() as small:
+            small.setattr("conddp.features.stored_features.LARGEST_DENSE", 100)
+            with pytest.raises(SchemaError, match="needs all of them in memory"):
+                algorithm.fit(stored, PrivacyBudget(1.0, 1e-6), head=head)
 
 
 class Recording(Curator):

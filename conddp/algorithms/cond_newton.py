@@ -12,6 +12,7 @@ from conddp._validate import positive_integer
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
+from conddp.data.parts import PublicFeatures
 from conddp.data.records import Records
 from conddp.data.scaling import PrivateSpan, scale_bounds, scale_private
 from conddp.data.schema import Schema
@@ -105,6 +106,10 @@ class CondNewton(Algorithm):
     def needs_dense(self, schema: Schema, head: Head) -> bool:
         """Return whether the head is not linear in the columns, or there are private columns."""
         return bool(schema.private) or head.linear_in is not Linearity.COLUMNS
+
+    def reads_blocks(self, public_features: PublicFeatures, head: Head) -> bool:
+        """Return whether the head is linear in the columns."""
+        return head.linear_in is Linearity.COLUMNS
 
     def run(self, task: Task) -> FitResult:
         r"""Take noisy Newton steps, and distil the result into nonlinear heads.

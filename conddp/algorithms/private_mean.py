@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
-from conddp.data.parts import Labels
+from conddp.data.parts import Labels, PublicFeatures
 from conddp.data.passes import run_pass
 from conddp.data.scaling import bound_label_move, scale_label
 from conddp.data.schema import Schema
@@ -36,6 +36,10 @@ class PrivateMean(Algorithm):
     def needs_dense(self, schema: Schema, head: Head) -> bool:
         """Return False: no feature is read."""
         return False
+
+    def reads_blocks(self, public_features: PublicFeatures, head: Head) -> bool:
+        """Return True."""
+        return True
 
     def run(self, task: Task) -> FitResult:
         """Release the mean label.

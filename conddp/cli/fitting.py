@@ -1,5 +1,7 @@
 """Commands that train a model and use it: ``fit``, ``predict`` and ``report``."""
 
+import warnings
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +29,7 @@ from conddp.cli.options import (
     usage_errors,
 )
 from conddp.cli.terminal import print_json, print_plain, print_prose, print_remarks, show_progress
+from conddp.errors import PrivacyWarning
 
 __all__ = ["fit", "predict", "report"]
 
@@ -85,14 +88,21 @@ def fit(
 ) -> None:
     """Train a private model and save it with its guarantee."""
     from conddp.data.stored_table import list_files
+    from conddp.distributed import use_ranks
     from conddp.files import fit_file
 
-    if checkpoint is not None and checkpoint.exists():
-        typer.echo(f"Going on with the fit of {checkpoint}, which is paid for.", err=True)
     files = list_files(data)
     columns = ColumnOptions(label, label_bounds, public, private, category, drop, unit)
     lost = COUNTED if checkpoint is None else RESUMABLE.format(checkpoint)
-    with usage_errors(), on_interrupt(lost), show_progress("fitting", after=2.0) as advance:
+    with ExitStack() as stack:
+        stack.enter_context(usage_errors())
+        stack.enter_context(on_interrupt(lost))
+        is_first = stack.enter_context(use_ranks()) == 0
+        if not is_first:
+            warnings.simplefilter("ignore", PrivacyWarning)  # the first process shows them
+        elif checkpoint is not None and checkpoint.exists():
+            typer.echo(f"Going on with the fit of {checkpoint}, which is paid for.", err=True)
+        advance = stack.enter_context(show_progress("fitting", after=2.0)) if is_first else None
         saved = fit_file(
             files,
             columns.read_schema(files[0], schema),
@@ -110,6 +120,8 @@ def fit(
             cluster=cluster,
             scratch=scratch,
         )
+    if not is_first:
+        return
     if as_json:
         print_json({"model": str(out), "guarantee": str(saved.guarantee), "settings": dict(saved.settings)})
     else:

@@ -3,6 +3,7 @@
 Exit codes: 0 for success, 1 for an error that conddp explains, 2 for a usage error, 130 if interrupted.
 """
 
+import os
 import sys
 import warnings
 from typing import Annotated, Any
@@ -75,7 +76,9 @@ def main() -> None:
             warnings.showwarning = _print_warning
             app()
     except CondDPError as error:
-        print(f"{type(error).__name__}: {name_options(str(error))}", file=sys.stderr)
+        rank = os.environ.get("RANK", "0")  # set by torchrun
+        place = "" if rank == "0" else f"rank {rank}: "
+        print(f"{place}{type(error).__name__}: {name_options(str(error))}", file=sys.stderr)
         sys.exit(1)
     except OSError as error:
         print(f"{error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 __all__ = ["name_options"]
 
-HEADS = {"Linear": "linear", "Wide": "wide", "MLP": "mlp", "FactorizationMachine": "fm"}
+HEADS = {"Linear": "linear", "Wide": "wide", "MLP": "mlp", "FactorizationMachine": "fm", "Embeddings": "embeddings"}
 ALGORITHMS = {
     "CondNewton": "cond-newton",
     "CondDP": "cond-dp",

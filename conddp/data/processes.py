@@ -82,21 +82,23 @@ class Processes:
     def _run(self, packed: PackedFunction, spans: Iterable[slice]) -> Iterator[Any]:
         current, size, left = _Pass(packed), TaskSize(), iter(spans)
         self._passes.add(current)
-        waiting: deque[Future[Replies]] = deque()
+        waiting: deque[tuple[list[slice], Future[Replies]]] = deque()
         try:
             while (task := size.take(left)) or waiting:
                 if task:
-                    waiting.append(self._threads.submit(self._compute, current, task))
+                    waiting.append((task, self._threads.submit(self._compute, current, task)))
                 if not task or len(waiting) == 2 * self.num_workers:
-                    replies = waiting.popleft().result()
+                    done, future = waiting[0]
+                    replies = future.result()
+                    waiting.popleft()
                     size.adapt(replies)
-                    yield from replies.read()
+                    yield from replies.read(done)
         finally:  # also on an error or Ctrl-C, and if not all results are wanted
             current.abandon()
             self._passes.discard(current)
-            for future in waiting:
+            for _, future in waiting:
                 future.cancel()
-            wait(waiting)
+            wait([future for _, future in waiting])
 
     def _compute(self, current: "_Pass", spans: list[slice]) -> Replies:
         """Have a task computed by an idle worker, from a thread that waits for it."""

@@ -103,13 +103,17 @@ class Replies:
     def __init__(self, contents: list[bytes], seconds: float) -> None:
         self.contents, self.seconds = contents, seconds
 
-    def read(self) -> Iterator[Any]:
-        """Yield the sums, or raise the error."""
-        for content in self.contents:
+    def read(self, spans: Sequence[slice]) -> Iterator[Any]:
+        """Yield the sums of these partitions, or raise the error. Nothing may be missing or counted twice."""
+        for content in self.contents[: len(spans)]:
             succeeded, value = pickle.loads(content)
             if not succeeded:
                 raise value
             yield value
+        if len(self.contents) != len(spans):
+            raise PassFailed(
+                f"a worker returned {len(self.contents)} sums for the {len(spans)} partitions of {name_rows(spans)}."
+            )
 
     @property
     def num_bytes(self) -> int:

@@ -16,6 +16,7 @@ from conddp.data.public_table import PublicTable, open_frame, require_columns
 from conddp.data.units import Units
 from conddp.errors import SchemaError
 from conddp.features.encoding import Encoding
+from conddp.heads.head import Head
 from conddp.privacy.fingerprint import Fingerprint
 
 __all__ = ["Input", "open_input"]
@@ -60,7 +61,9 @@ class Input(ABC):
         """Read a column as units."""
 
     @abstractmethod
-    def encode(self, names: Sequence[str], *, squash: bool) -> tuple[PublicFeatures, Encoding, Fingerprint | None]:
+    def encode(
+        self, names: Sequence[str], *, squash: bool, head: Head
+    ) -> tuple[PublicFeatures, Encoding, Fingerprint | None]:
         """Read public columns, choose their encoding, and return the features with it."""
 
     @abstractmethod
@@ -157,9 +160,11 @@ class _FrameInput(Input):
     def read_units(self, name: str) -> Units:
         return Units.of(self.frame[name].to_native(), name=name)
 
-    def encode(self, names: Sequence[str], *, squash: bool) -> tuple[PublicFeatures, Encoding, Fingerprint | None]:
+    def encode(
+        self, names: Sequence[str], *, squash: bool, head: Head
+    ) -> tuple[PublicFeatures, Encoding, Fingerprint | None]:
         table = PublicTable.of(self.frame, names)
-        encoding = Encoding.of(table, squash=squash)
+        encoding = Encoding.of(table, squash=squash, num_bins=head.bins, num_codes=head.num_codes)
         return encoding.transform(table), encoding, table.fingerprint
 
     def transform(self, encoding: Encoding) -> PublicFeatures:
@@ -198,9 +203,11 @@ class _ArrayInput(Input):
     def read_units(self, name: str) -> Units:
         return Units.of(self.array[:, self.names.index(name)], name=name)
 
-    def encode(self, names: Sequence[str], *, squash: bool) -> tuple[PublicFeatures, Encoding, Fingerprint | None]:
+    def encode(
+        self, names: Sequence[str], *, squash: bool, head: Head
+    ) -> tuple[PublicFeatures, Encoding, Fingerprint | None]:
         table = self.select(names)._read_table()
-        encoding = Encoding.of(table, squash=squash)
+        encoding = Encoding.of(table, squash=squash, num_bins=head.bins, num_codes=head.num_codes)
         return encoding.transform(table), encoding, table.fingerprint
 
     def transform(self, encoding: Encoding) -> PublicFeatures:
@@ -242,7 +249,9 @@ class _SparseInput(Input):
     def read_units(self, name: str) -> Units:
         raise TypeError("a sparse matrix cannot hold a unit column. Pass the units to fit.")
 
-    def encode(self, names: Sequence[str], *, squash: bool) -> tuple[PublicFeatures, Encoding, Fingerprint | None]:
+    def encode(
+        self, names: Sequence[str], *, squash: bool, head: Head
+    ) -> tuple[PublicFeatures, Encoding, Fingerprint | None]:
         encoding = Encoding.plain(names)
         return self.transform(encoding), encoding, None
 

@@ -26,7 +26,7 @@ from conddp.estimators.inputs import Input, open_input
 from conddp.estimators.labels import declare_bounds, make_labels, read_labels, read_sample_weight
 from conddp.features.encoding import Encoding
 from conddp.features.stored_reading import open_records
-from conddp.heads import Head, Linearity
+from conddp.heads import HEADS, Head, Linearity
 from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
 from conddp.models.saving import save_model
@@ -63,7 +63,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         "unbiased-rr", "binary-rr", "laplace" and "staircase" also protect the label only, with pure epsilon. "mean"
         and "non-private" are reference points.
     head : str or head
-        "linear", "wide", "mlp" or "fm", or an instance such as ``MLP(hidden=(32,))``.
+        "linear", "wide", "mlp", "fm" or "embeddings", or an instance such as ``MLP(hidden=(32,))``.
     private_columns : mapping, optional
         Private features, by name or position, each with its declared range: (low, high) for a number, a list of
         categories, or a mapping with ``bounds`` or ``categories`` and ``fill``, the value that stands for a gap. Values
@@ -237,7 +237,9 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         if len(kept) < len(values):
             given, values, units = given.take(kept), values[kept], None if units is None else units[kept]
             weights = None if weights is None else weights[kept]
-        public, encoding, table = given.encode(schema.public, squash=self.heavy_tails == "squash")
+        public, encoding, table = given.encode(
+            schema.public, squash=self.heavy_tails == "squash", head=HEADS.resolve(self.head)
+        )
         labels = make_labels(names, values, bounds)
         private = given.read_private(schema.private_columns)
         records = Records(public, private, labels[0], units, schema, table, weights)

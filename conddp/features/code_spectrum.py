@@ -55,7 +55,7 @@ def compute_spectral_table(codes: NDArray[np.int64], *, num_bins: int, width: in
         values = np.sqrt(np.maximum(squared, 0.0))
     else:
         start = np.full(min(n, num_bins), 1.0)
-        _, values, rows = svds(counts, k=width, v0=start, return_singular_vectors="vh")
+        _, values, rows = svds(counts, k=width, v0=start)
         vectors = rows.T
     order = np.argsort(-values)[:width]
     values, vectors = values[order], vectors[:, order]
@@ -67,7 +67,7 @@ def compute_spectral_table(codes: NDArray[np.int64], *, num_bins: int, width: in
 def count_codes(codes: NDArray[np.int64], num_bins: int) -> SparseMatrix:
     """Count how often each bin occurs in each record; shape (n, num_bins)."""
     n, c = codes.shape
-    counts = csr_array((np.ones(n * c), codes.ravel(), np.arange(n + 1) * c), shape=(n, num_bins))
+    counts = csr_array((np.ones(n * c), codes.flatten(), np.arange(n + 1) * c), shape=(n, num_bins))
     counts.sum_duplicates()
     return counts
 

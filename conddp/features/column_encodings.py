@@ -20,6 +20,7 @@ from scipy import sparse
 from conddp.data.column import Kind
 from conddp.data.public_cells import PublicColumn, find_resemblance
 from conddp.errors import SchemaError
+from conddp.features.bin_encoding import BinEncoding, tidy_level
 from conddp.stored import require
 
 __all__ = ["CategoryEncoding", "ColumnEncoding", "DateEncoding", "NumberEncoding", "encode_column"]
@@ -223,10 +224,10 @@ class CategoryEncoding:
     def _find(self, levels: Sequence[str]) -> list[int | None]:
         """Places of levels among those with a feature. A code may be 1 in one table and 1.0 in another."""
         places = {level: place for place, level in enumerate(self.levels)}
-        tidied = {_tidy(level): place for level, place in places.items()}
+        tidied = {tidy_level(level): place for level, place in places.items()}
         if len(tidied) < len(places):  # 1 and 1.0 are different levels here
             tidied = {}
-        return [places.get(level, tidied.get(_tidy(level))) for level in levels]
+        return [places.get(level, tidied.get(tidy_level(level))) for level in levels]
 
     def _find_bin(self, level: str) -> int:
         if not self.num_bins:
@@ -345,7 +346,7 @@ class DateEncoding:
         require(abs(self.origin) < 1e7, "the origin of a date must be within 27,000 years of 1970")
 
 
-ColumnEncoding = NumberEncoding | CategoryEncoding | DateEncoding
+ColumnEncoding = NumberEncoding | CategoryEncoding | DateEncoding | BinEncoding
 
 
 def encode_column(name: str, column: PublicColumn, *, squash: bool) -> ColumnEncoding:
@@ -391,14 +392,6 @@ def _measure_scale(known: Vector, median: float) -> float:
         return float((high - low) / NORMAL_QUARTILES)
     distances = np.abs(known - median)
     return float(np.median(distances[distances > 0]))
-
-
-def _tidy(level: str) -> str:
-    """Text of a level as another table may write it: whole numbers without a point, flags in small letters."""
-    if level.lower() in ("true", "false"):
-        return level.lower()
-    whole, point, rest = level.partition(".")
-    return whole if point and whole.lstrip("+-").isdigit() and not rest.strip("0") else level
 
 
 def _find_weekday(days: Vector) -> NDArray[np.int64]:

@@ -16,6 +16,7 @@ from conddp.data.parts import PublicFeatures, require_public
 from conddp.errors import SchemaError
 from conddp.features.conditioned_rows import ConditionedRows
 from conddp.features.noise_shape import compute_noise_shape
+from conddp.features.scaled_rows import ScaledRows
 from conddp.features.spectrum import Spectrum
 from conddp.features.standardization import ROWS_AT_ONCE, TOO_LARGE, is_large
 
@@ -47,12 +48,15 @@ class ConditioningMatrix:
         Whether the last row of ``matrix`` belongs to the intercept.
     num_codes : int
         Number of public columns before those of ``matrix`` that hold codes. They are left as they are.
+    scales : array of shape (d,), optional
+        Diagonal of ``matrix``, if it is known to be diagonal.
     """
 
     matrix: NDArray[np.float64]
     inverse: NDArray[np.float64]
     has_constant: bool
     num_codes: int = 0
+    scales: NDArray[np.float64] | None = None
 
     @classmethod
     def from_spectrum(cls, spectrum: Spectrum, *, exponent: float = 1.0, damping: float = 0.0) -> "ConditioningMatrix":
@@ -125,13 +129,14 @@ class ConditioningMatrix:
     @classmethod
     def column_scaling(cls, spectrum: Spectrum) -> "ConditioningMatrix":
         """Divide each column by its root mean square, as is good practice before DPSGD."""
-        return cls(np.diag(1 / spectrum.column_scales), np.diag(spectrum.column_scales), spectrum.has_constant)
+        scales = spectrum.column_scales
+        return cls(np.diag(1 / scales), np.diag(scales), spectrum.has_constant, scales=1 / scales)
 
     @classmethod
     def identity(cls, spectrum: Spectrum) -> "ConditioningMatrix":
         """Leave the features unchanged, as in the paper's DPSGD."""
         eye = np.eye(spectrum.num_columns)
-        return cls(eye, eye, spectrum.has_constant)
+        return cls(eye, eye, spectrum.has_constant, scales=np.ones(spectrum.num_columns))
 
     def reweight(self, public_features: PublicFeatures, weights: NDArray[np.float64]) -> "ConditioningMatrix":
         r"""Rotate and scale the conditioned features so that their weighted second moment is the identity.
@@ -169,7 +174,7 @@ class ConditioningMatrix:
         """Compute conditioned features, shape (n, k)."""
         public = require_public(public_features, function="ConditioningMatrix.transform")
         public.check_dense()
-        slope, offset = self._split(public)
+        slope, offset = self.split(public)
         conditioned = np.empty((len(public), self.num_parameters), dtype=dtype)
         for start in range(0, len(public), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
@@ -180,7 +185,7 @@ class ConditioningMatrix:
             conditioned[rows, self.num_codes :] = block @ slope + offset
         return conditioned
 
-    def apply(self, public_features: PublicFeatures) -> NDArray[np.float64] | ConditionedRows:
+    def apply(self, public_features: PublicFeatures) -> NDArray[np.float64] | ConditionedRows | ScaledRows:
         """Return conditioned features, shape (n, k), that are not formed if sparse features are large.
 
         The result can be used on the right of ``@``, and its rows can be selected.
@@ -188,13 +193,15 @@ class ConditioningMatrix:
         public = require_public(public_features, function="ConditioningMatrix.apply")
         if public.sparse is None or not is_large(public) or self.num_codes:
             return self.transform(public)
-        slope, offset = self._split(public)
+        slope, offset = self.split(public)
+        if self.scales is not None:
+            return ScaledRows.of(public.sparse, self.scales, has_constant=self.has_constant)
         return ConditionedRows.of(public, slope, np.asarray(offset) + np.zeros(self.num_parameters))
 
     def compute_norms(self, public_features: PublicFeatures) -> NDArray[np.float64]:
         """Compute the norms of conditioned features, shape (n,)."""
         conditioned = self.apply(public_features)
-        if isinstance(conditioned, ConditionedRows):
+        if not isinstance(conditioned, np.ndarray):
             return conditioned.norms
         return np.asarray(np.sqrt((conditioned**2).sum(axis=1)))
 
@@ -206,7 +213,7 @@ class ConditioningMatrix:
         """Convert weights for original features, shape (..., d), to weights for conditioned features, (..., k)."""
         return weights @ self.inverse.T
 
-    def _split(self, public: PublicFeatures) -> tuple[NDArray[np.float64], NDArray[np.float64] | float]:
+    def split(self, public: PublicFeatures) -> tuple[NDArray[np.float64], NDArray[np.float64] | float]:
         """Split the matrix into the rows of the public columns and the row of the constant column."""
         slope, offset = (self.matrix[:-1], self.matrix[-1]) if self.has_constant else (self.matrix, 0.0)
         if public.shape[1] != self.num_codes + len(slope):

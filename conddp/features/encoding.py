@@ -14,6 +14,7 @@ from conddp.data.column import Kind
 from conddp.data.parts import PublicFeatures
 from conddp.data.public_table import PublicTable
 from conddp.errors import SchemaError
+from conddp.features.bin_encoding import BinEncoding
 from conddp.features.column_encodings import (
     FAR,
     TINY,
@@ -33,7 +34,9 @@ DENSEST, SMALLEST = 0.25, 1 << 22  # fraction of non-zero cells, and number of c
 MOST_FEATURES = 20_000
 ENOUGH = 10_000  # records from which the median of a column is computed if no record has a gap
 MANY = 20  # records, none of which has a known level
-FORMS: dict[str, type[ColumnEncoding]] = {each.form: each for each in (NumberEncoding, CategoryEncoding, DateEncoding)}
+FORMS: dict[str, type[ColumnEncoding]] = {
+    each.form: each for each in (NumberEncoding, CategoryEncoding, DateEncoding, BinEncoding)
+}
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,9 @@ class Encoding:
     columns: tuple[ColumnEncoding, ...]
 
     @classmethod
-    def of(cls, table: PublicTable, *, squash: bool = True) -> "Encoding":
+    def of(
+        cls, table: PublicTable, *, squash: bool = True, num_bins: int | None = None, num_codes: int = 0
+    ) -> "Encoding":
         """Choose the encoding of a public table.
 
         Parameters
@@ -71,7 +76,22 @@ class Encoding:
             The training records.
         squash : bool
             Whether to transform heavy-tailed numbers.
+        num_bins : int, optional
+            Encode every category as the number of one of so many bins, by a hash of its level. These features come
+            first. If None, categories become indicators.
+        num_codes : int
+            Number of columns, counted from the first, that hold bins already if they are numbers.
         """
+        if num_bins is not None:
+            coded = set(table.names[:num_codes])
+            made: list[ColumnEncoding] = []
+            for name, each in table.columns.items():
+                hashed = each.kind is Kind.CATEGORY
+                if hashed or name in coded:
+                    made.append(BinEncoding(name, num_bins, hashed))
+                else:
+                    made.append(encode_column(name, each, squash=squash))
+            return cls(tuple(made))
         if table.matrix is not None and _is_plain(table.matrix, squash=squash):
             medians = np.median(table.matrix[:: 1 + len(table) // ENOUGH], axis=0)  # for gaps in new records
             medians[np.abs(medians) <= TINY] = 0.0
@@ -95,7 +115,17 @@ class Encoding:
     @cached_property
     def features(self) -> tuple[str, ...]:
         """Names of the features."""
-        return tuple(name for each in self.columns for name in each.features)
+        return tuple(name for each in self._in_order for name in each.features)
+
+    @cached_property
+    def _in_order(self) -> tuple[ColumnEncoding, ...]:
+        """Encodings in the order of their features: bins come first."""
+        return tuple(sorted(self.columns, key=lambda each: not isinstance(each, BinEncoding)))
+
+    @property
+    def num_codes(self) -> int:
+        """Number of features that are bins, which come first."""
+        return sum(isinstance(each, BinEncoding) for each in self.columns)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -143,14 +173,14 @@ class Encoding:
             return PublicFeatures(table.matrix, self.features)
         if as_part is None:
             self._warn_of_unknown_levels(table)
-        parts = [each.transform(table.columns[each.column]) for each in self.columns]
-        groups = self.find_groups()
-        return PublicFeatures(_join(parts, len(table), sparsely=as_part), self.features, groups)
+        parts = [each.transform(table.columns[each.column]) for each in self._in_order]
+        joined = _join(parts, len(table), sparsely=as_part)
+        return PublicFeatures(joined, self.features, self.find_groups(), num_codes=self.num_codes)
 
     def find_groups(self) -> NDArray[np.intp] | None:
         """Group of each feature; features of a group share a scale. None if every feature has its own."""
         groups, start = [], 0
-        for each in self.columns:
+        for each in self._in_order:
             groups += [start + group for group in each.groups]
             start = groups[-1] + 1 if groups else 0
         return None if len(set(groups)) == len(groups) else np.array(groups, dtype=np.intp)

@@ -44,7 +44,7 @@ class StoredFeatures(PublicFeatures):
         fitting = CELLS_AT_ONCE // max(1, len(self.names)) // BLOCK_SIZE * BLOCK_SIZE
         rows = ROWS_AT_ONCE if sparsely else min(ROWS_AT_ONCE, max(BLOCK_SIZE, fitting))
         self.column = _FeatureColumn(table, encoding.names, rows, encoding=encoding, sparsely=sparsely)
-        self.derived = {}
+        self.num_codes, self.derived = encoding.num_codes, {}
 
     @property
     def partitions(self) -> tuple[slice, ...]:
@@ -71,8 +71,7 @@ class StoredFeatures(PublicFeatures):
             If there are more than 2**28 cells.
         """
         self.check_dense()
-        blocks = [self.get_block(span) for span in self.partitions]
-        return np.concatenate(blocks)
+        return self.get_block(slice(None))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -89,21 +88,42 @@ class StoredFeatures(PublicFeatures):
         block = self.read(span)
         return block.toarray() if isinstance(block, csr_array) else block
 
+    def load(self) -> PublicFeatures:
+        """Read all features into memory.
+
+        Raises
+        ------
+        SchemaError
+            If there are more than 2**28 cells; of sparse features, more than 2**28 that are not zero in a record of
+            average density.
+        """
+        if not self.sparsely:
+            return PublicFeatures(self.values, self.names, self.groups, num_codes=self.num_codes)
+        some = self.read(slice(0, min(len(self), self.column.rows_at_once)))
+        assert isinstance(some, csr_array)
+        if some.nnz / some.shape[0] * len(self) > LARGEST_DENSE:
+            raise self._refuse(some.nnz // some.shape[0])
+        return self[:]
+
     def check_dense(self) -> None:
         """Raise a :class:`SchemaError` if the features are too many to be kept in memory."""
         n, d = self.shape
         if n * d > LARGEST_DENSE:
-            raise SchemaError(
-                f"the table gives {n:,} x {d:,} features, and this algorithm or head needs all of them in memory: "
-                f"{8 * n * d / 1e9:,.0f} GB, where {8 * LARGEST_DENSE / 1e9:,.1f} GB are allowed. Use CondNewton (the "
-                "default), CondDP or DPSGD with a linear head or a network, or fewer rows or columns."
-            )
+            raise self._refuse(d)
+
+    def _refuse(self, per_record: int) -> SchemaError:
+        """Error for features of which so many per record would have to be in memory."""
+        n, d = self.shape
+        return SchemaError(
+            f"the table gives {n:,} x {d:,} features, and this algorithm or head needs all of them in memory: "
+            f"{8 * n * per_record / 1e9:,.0f} GB, where {8 * LARGEST_DENSE / 1e9:,.1f} GB are allowed. Use CondNewton "
+            "(the default) with a linear head, or CondDP or DPSGD with up to 2,000 features, or fewer rows."
+        )
 
     def __getitem__(self, index: Any) -> PublicFeatures:
         """Read records by slice or by positions into memory."""
-        if isinstance(index, slice):
-            return PublicFeatures(self.read(index), self.names, self.groups)
-        return PublicFeatures(self.matrix[index], self.names, self.groups)
+        block = self.read(index) if isinstance(index, slice) else self.matrix[index]
+        return PublicFeatures(block, self.names, self.groups, num_codes=self.num_codes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,9 @@ SPARSE_FROM = 64  # features from which blocks may be sparse
 DENSEST = 0.25  # fraction of non-zero cells up to which blocks are sparse
 
 
-def open_records(paths: Sequence[str | Path], schema: Schema, *, squash: bool = True) -> tuple[Records, Encoding]:
+def open_records(
+    paths: Sequence[str | Path], schema: Schema, *, squash: bool = True, num_bins: int | None = None
+) -> tuple[Records, Encoding]:
     """Open the columns of a schema in Parquet files, and choose the encoding of the public ones.
 
     One pass reads all public columns and another one the label, to check that it has no gaps. From then on records are
@@ -47,6 +49,8 @@ def open_records(paths: Sequence[str | Path], schema: Schema, *, squash: bool = 
         The columns to read.
     squash : bool
         Whether to transform heavy-tailed numbers.
+    num_bins : int, optional
+        Number of bins that categories are hashed into, for heads that look them up.
 
     Raises
     ------
@@ -65,7 +69,7 @@ def open_records(paths: Sequence[str | Path], schema: Schema, *, squash: bool = 
     frame = StoredFrame(table, schema.public)
     survey = run_pass(_Survey(schema.public, schema.kinds, len(table)), frame, block_size=ROWS_AT_ONCE)
     sample = PublicTable.of(survey.join(), schema.public, kinds=schema.kinds)
-    encoding = Encoding.of(sample, squash=squash)
+    encoding = Encoding.of(sample, squash=squash, num_bins=num_bins)
     features = StoredFeatures(table, encoding, sparsely=_is_sparse(encoding, sample))
     label = StoredLabels.of(table, schema.label.name, schema.label_bounds)
     return Records(features, None, label, None, schema, survey.fingerprint.finish()), encoding

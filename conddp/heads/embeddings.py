@@ -13,7 +13,16 @@ from conddp.data.parts import PublicFeatures
 from conddp.errors import SchemaError
 from conddp.features.code_spectrum import compute_spectral_table
 from conddp.heads.head import HEADS, Array, DescentDefaults, Head, Inputs, Layout, Trace, Weights
-from conddp.heads.kernels import activate, add_by_code, as_codes, derivative_times, row_norms
+from conddp.heads.kernels import (
+    activate,
+    add_by_code,
+    as_codes,
+    bound_sum_rounding,
+    derivative_times,
+    look_up,
+    row_norms,
+    sum_products,
+)
 
 __all__ = ["CodedInputs", "Embeddings"]
 
@@ -36,6 +45,11 @@ class CodedInputs(Inputs):
 
     codes: Array = None
     has_repeats: Array = None
+
+    def bound_rounding(self, per_unit: int, precision: Any) -> float:
+        """Bound what rounding adds to the move of a sum: nothing, unless sums are more precise than activations."""
+        dtype = self.public.dtype
+        return 0.0 if dtype == precision else bound_sum_rounding(self.xp, dtype, per_unit=per_unit)
 
     def take(self, index: Array) -> "CodedInputs":
         """Select the records at these positions."""
@@ -104,14 +118,19 @@ class Embeddings(Head):
       times the unit roundoff, and is then increased by more than that (:meth:`_margin`). Inner products of vectors of
       equal bins may cancel, and get an allowance relative to the norms of the vectors.
     * :math:`q_i \delta_i` is rounded to float32, which the same margin covers.
-    * The products with :math:`a_i` and all sums over records are computed in float64, which the curator covers as in
-      every other fit.
+    * Products with :math:`a_i` are summed in float32 over blocks of 128 records. A sum in float32 over thousands of
+      records could be off by more than the clip norm. But the sums of all blocks without the record that differs are
+      the same in a neighbouring data set, with all their errors, and in its own block 128 numbers are added.
+      Sensitivity and noise are multiplied by one plus the bound on that error, 0.2 percent
+      (:func:`~conddp.heads.kernels.bound_sum_rounding`). The sums of blocks, of biases and of the table are in float64,
+      which the curator covers as in every other fit. PyTorch must not be set to multiply float32 numbers in a lower
+      precision (``torch.set_float32_matmul_precision``); this is checked.
     """
 
     summary: ClassVar[str] = "embeddings of categories, then layers with ReLU or tanh"
     descent: ClassVar[DescentDefaults] = DescentDefaults({"sgd": (128, 0.3), "adam": (256, 0.01)})
     precision: ClassVar[str] = "float32"
-    records_at_once: ClassVar[int | None] = 2048
+    records_at_once: ClassVar[int | None] = 4096
 
     num_bins: int = 4000
     width: int = 8
@@ -334,7 +353,7 @@ class _Net:
         parts = [numbers] if private is None else [numbers, self.xp.astype(private, numbers.dtype)]
         if self.table is not None:
             n, c = codes.shape
-            looked_up = self.xp.take(self.table, self.xp.reshape(codes, (-1,)), axis=0)
+            looked_up = look_up(self.xp, self.table, self.xp.reshape(codes, (-1,)))
             parts = [self.xp.reshape(looked_up, (n, c * self.head.width)), *parts]
         outputs = [self.xp.concat(parts, axis=1) if len(parts) > 1 else parts[0]]
         for number, (layer, bias) in enumerate(zip(self.layers, self.biases, strict=True)):
@@ -373,12 +392,12 @@ class _Net:
         if repeated is None:
             return squared
         c, w = coded.codes.shape[1], self.head.width
-        codes = xp.take(coded.codes, repeated, axis=0)
-        some = xp.reshape(xp.take(embedded, repeated, axis=0), (-1, c, w))
+        codes = look_up(xp, coded.codes, repeated)
+        some = xp.reshape(look_up(xp, embedded, repeated), (-1, c, w))
         products = some @ some.mT
         equal = xp.astype(codes[:, :, None] == codes[:, None, :], embedded.dtype)
         allowance = c * (w + c * c) * float(xp.finfo(embedded.dtype).eps)  # products of both signs may cancel
-        plain = xp.take(squared, repeated, axis=0)
+        plain = look_up(xp, squared, repeated)
         exact = xp.sum(products * equal, axis=(1, 2)) + allowance * plain
         squared[repeated] = xp.maximum(exact, xp.zeros_like(exact))
         return squared
@@ -394,17 +413,16 @@ class _Pass:
     deltas: Sequence[Array]  # derivatives of f with respect to the pre-activations of hidden layers, and to embeddings
 
     def sum_gradients(self, coded: CodedInputs, coefficients: Array, out: Weights, head: Embeddings) -> None:
-        """Sums of coefficient times gradient. Factors are rounded to the activations' precision, sums are not."""
+        """Sums of coefficient times gradient."""
         xp, wide = coded.xp, out["public"].dtype
         factors = xp.astype(coefficients, self.predictions.dtype)[:, None]
         last = len(head.hidden)
         for number in range(last, -1, -1):
             weighted = factors if number == last else factors * self.deltas[number]
-            weighted = xp.astype(weighted, wide, copy=False)
-            sums = weighted.T @ xp.astype(self.activations[number], wide, copy=False)
+            sums = sum_products(xp, weighted, self.activations[number], wide)
             if number:
                 out[head._weight[number - 1]][...] = sums
-                out[head._bias[number - 1]][...] = xp.sum(weighted, axis=0)
+                out[head._bias[number - 1]][...] = xp.sum(weighted, axis=0, dtype=wide)
                 continue
             start = 0
             for name in head._blocks(out):

@@ -30,6 +30,7 @@ from conddp.data.parts import PublicFeatures
 from conddp.errors import SchemaError
 from conddp.features.conditioned_rows import ConditionedRows
 from conddp.features.feature_map import FeatureMap
+from conddp.features.scaled_rows import ScaledRows
 from conddp.registry import Registry
 
 __all__ = ["HEADS", "DescentDefaults", "Head", "Inputs", "Layout", "Linearity", "OptimizerName", "Trace"]
@@ -47,7 +48,7 @@ class Inputs:
 
     Parameters
     ----------
-    public : array or ConditionedRows of shape (n, d_pub)
+    public : array, ConditionedRows or ScaledRows of shape (n, d_pub)
         Conditioned public features, including the constant column.
     private : array of shape (n, d_priv) or None
         Private features, clamped and scaled by their declared bounds.
@@ -75,7 +76,7 @@ class Inputs:
         SchemaError
             If a public feature is so large that products of features and weights would overflow.
         """
-        if isinstance(public, ConditionedRows):
+        if isinstance(public, (ConditionedRows, ScaledRows)):
             xp = array_api_compat.array_namespace(public.norms)
             peak, precision, rounding, squared = float(public.norms.max()), np.float64, public.rounding, public.norms**2
         else:
@@ -93,6 +94,18 @@ class Inputs:
     def num_private(self) -> int:
         """Number of private columns."""
         return 0 if self.private is None else self.private.shape[1]
+
+    def bound_rounding(self, per_unit: int, precision: Any) -> float:
+        """Bound what rounding adds to the move of a sum, in clip norms, if a unit has up to ``per_unit`` records.
+
+        Parameters
+        ----------
+        per_unit : int
+            Largest number of records of a unit; they are adjacent.
+        precision : data type
+            Type of the sums.
+        """
+        return self.rounding
 
     def take(self, index: Array) -> "Inputs":
         """Select the records at these positions."""

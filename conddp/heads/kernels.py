@@ -7,7 +7,19 @@ import numpy as np
 
 from conddp.heads.head import Array
 
-__all__ = ["activate", "add_by_code", "as_codes", "derivative_times", "row_norms"]
+__all__ = [
+    "RECORDS_PER_SUM",
+    "activate",
+    "add_by_code",
+    "as_codes",
+    "bound_sum_rounding",
+    "derivative_times",
+    "look_up",
+    "row_norms",
+    "sum_products",
+]
+
+RECORDS_PER_SUM = 128  # records whose float32 products are summed in float32
 
 
 def activate(xp: Any, entering: Array, activation: str) -> Array:
@@ -47,3 +59,38 @@ def add_by_code(xp: Any, codes: Array, moves: Array, out: Array) -> None:
     columns = np.ascontiguousarray(moves.T)
     for place, column in enumerate(columns):
         out[:, place] = np.bincount(codes, weights=column, minlength=out.shape[0])
+
+
+def look_up(xp: Any, table: Array, codes: Array) -> Array:
+    """Rows of a table at these places."""
+    return table.index_select(0, codes) if array_api_compat.is_torch_namespace(xp) else np.take(table, codes, axis=0)
+
+
+def sum_products(xp: Any, left: Array, right: Array, dtype: Any) -> Array:
+    """Sum over records of left, shape (n, h), times right, shape (n, w), as an array of this type; shape (h, w).
+
+    If the factors are less precise than the sum, products are summed in their precision within blocks of 128 records,
+    and the sums of blocks in that of the result.
+    """
+    if left.dtype == dtype:
+        return left.T @ right
+    n, b = left.shape[0], RECORDS_PER_SUM
+    whole = n - n % b
+    blocks = xp.reshape(left[:whole], (-1, b, left.shape[1])).mT @ xp.reshape(right[:whole], (-1, b, right.shape[1]))
+    total = xp.sum(xp.astype(blocks, dtype), axis=0)
+    if whole < n:
+        total += xp.astype(left[whole:].T @ right[whole:], dtype)
+    return total
+
+
+def bound_sum_rounding(xp: Any, dtype: Any, *, per_unit: int) -> float:
+    r"""Bound what rounding adds to the move of :func:`sum_products` by one unit, in norms of the largest summand.
+
+    The sum of a block of b products, in any order, is off by at most :math:`\gamma_b = b u / (1 - b u)` times the sum
+    of their norms, with u the unit roundoff (Higham 2002, Sec. 3.1), which is at most b times the largest norm. Blocks
+    without a record of the unit have the same sums in both data sets, errors included. So a record adds up to
+    :math:`2 b \gamma_b` to the move, and m adjacent records as much for each block that they are in.
+    """
+    b, u = RECORDS_PER_SUM, float(xp.finfo(dtype).eps) / 2
+    blocks = 1 if per_unit == 1 else 2 + per_unit // b
+    return blocks * 2 * b * (b * u / (1 - b * u))

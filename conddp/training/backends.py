@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from conddp.errors import PrivacyError
+
 __all__ = ["BACKENDS", "load_backend"]
 
 BACKENDS = ("numpy", "torch")
@@ -18,6 +20,8 @@ def load_backend(name: str) -> Callable[[Any], Any]:
     ------
     ImportError
         If PyTorch is not installed.
+    PrivacyError
+        If PyTorch is set to a precision that the bounds on rounding errors do not cover.
     """
     if name == "numpy":
         return lambda array: array
@@ -28,6 +32,11 @@ def load_backend(name: str) -> Callable[[Any], Any]:
             "backend='torch' needs PyTorch, which is not installed. Install it with `pip install conddp[torch]`, or "
             "leave backend out."
         ) from None
+    if torch.get_float32_matmul_precision() != "highest":  # the bound on rounding errors assumes float32
+        raise PrivacyError(
+            "PyTorch multiplies float32 matrices in a lower precision, whose rounding errors are not covered. Call "
+            "torch.set_float32_matmul_precision('highest') before the fit."
+        )
 
     def convert(array: Any) -> Any:
         if not isinstance(array, np.ndarray):

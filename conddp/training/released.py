@@ -11,6 +11,7 @@ from conddp.data.scaling import scale_private
 from conddp.features.conditioned_rows import ConditionedRows
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.row_weights import RowWeights
+from conddp.features.scaled_rows import ScaledRows
 from conddp.features.spectrum import Spectrum
 from conddp.heads.folding import move_parameters
 from conddp.heads.head import Head, Linearity
@@ -64,6 +65,7 @@ def fit_released_labels(
     spectrum = Spectrum.of(public.drop_codes(codes), constant=fit_intercept, weights=weights)
     C = ConditioningMatrix.from_spectrum(spectrum).keep_codes(codes)
     Z = C.apply(public)
+    assert not isinstance(Z, ScaledRows)  # C is not diagonal
     Q = None if private is None else scale_private(private, center=fit_intercept)
     num_private = 0 if Q is None else Q.shape[1]
     layout = head.layout(C.num_parameters, num_private)

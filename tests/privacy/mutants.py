@@ -49,6 +49,7 @@ WATCHING = (
     "tests/test_units.py",
     "tests/test_weights.py",
     "tests/test_several.py",
+    "tests/test_ranks.py",
 )
 
 
@@ -58,10 +59,18 @@ FIRST = {
     "privacy/noise.py": ("tests/test_noise.py", "tests/test_release.py"),
     "privacy/randomness.py": ("tests/test_randomness.py", "tests/test_release.py"),
     "privacy/checkpoint.py": ("tests/test_checkpoint.py",),
+    "heads/embeddings.py": ("tests/test_embeddings.py",),
+    "heads/kernels.py": ("tests/test_embeddings.py",),
+    "features/scaled_rows.py": ("tests/test_sparse.py",),
     "data/private_cells.py": ("tests/test_private_cells.py",),
     "data/scaling.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_whole_fits.py"),
     "newton/private_columns.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_whole_fits.py"),
     "privacy/selection.py": ("tests/test_selection.py",),
+    "training/ranks.py": ("tests/test_ranks.py",),
+    "training/loop.py": ("tests/privacy/test_sensitivity.py", "tests/test_ranks.py"),
+    "algorithms/descent.py": ("tests/test_ranks.py",),
+    "algorithms/dividing.py": ("tests/test_ranks.py",),
+    "training/batches.py": ("tests/test_units.py", "tests/test_ranks.py"),
     "algorithms/tuned.py": ("tests/test_tuned.py", "tests/test_unit_ledger.py"),
     "algorithms/algorithm.py": (
         "tests/privacy/test_release.py",
@@ -263,6 +272,43 @@ MUTANTS = (
         "released = release(scaled, sensitivity=1.0,",
         "released = release(scaled, sensitivity=0.5,",
     ),
+    # Embeddings
+    Mutant(
+        "embeddings: products of equal bins left out",
+        "heads/embeddings.py",
+        "squared[repeated] = xp.maximum(exact, xp.zeros_like(exact))",
+        "squared[repeated] = plain",
+    ),
+    Mutant(
+        "embeddings: norms as they are rounded",
+        "heads/embeddings.py",
+        "norms = xp.sqrt(squared) * (1.0 + self._margin(xp, dtype, coded))",
+        "norms = xp.sqrt(squared)",
+    ),
+    Mutant(
+        "embeddings: rounding of float32 sums not covered",
+        "heads/embeddings.py",
+        "return 0.0 if dtype == precision else bound_sum_rounding(self.xp, dtype, per_unit=per_unit)",
+        "return 0.0",
+    ),
+    Mutant(
+        "embeddings: float32 sums of a unit in one block",
+        "heads/kernels.py",
+        "blocks = 1 if per_unit == 1 else 2 + per_unit // b",
+        "blocks = 1",
+    ),
+    Mutant(
+        "embeddings: float32 sums of more records than the bound is for",
+        "heads/kernels.py",
+        "n, b = left.shape[0], RECORDS_PER_SUM",
+        "n, b = left.shape[0], left.shape[0]",
+    ),
+    Mutant(
+        "scaled rows: norms without the constant",
+        "features/scaled_rows.py",
+        "return np.sqrt(squares.sum(axis=1) + (self.constant or 0.0) ** 2)",
+        "return np.sqrt(squares.sum(axis=1))",
+    ),
     # Rows that are never formed
     Mutant(
         "never formed: norms of other groups",
@@ -315,7 +361,7 @@ MUTANTS = (
     Mutant(
         "never formed: rounding not covered in descent",
         "training/loop.py",
-        "together *= 1.0 + inputs.rounding",
+        "together *= 1.0 + inputs.bound_rounding(1 if weights is None else weights.units.largest, parameters.dtype)",
         "together *= 1.0",
     ),
     Mutant(
@@ -417,9 +463,40 @@ MUTANTS = (
     ),
     Mutant(
         "units: records sampled one by one",
+        "training/batches.py",
+        "drawn = self.units.list_records(drawn)",
+        "drawn = np.flatnonzero(self.sampler.generator.random(len(self.units)) < self.sampler.sampling_probability)",
+    ),
+    # Ranks
+    Mutant(
+        "ranks: records of rank 0 are used by all ranks",
+        "training/ranks.py",
+        "return slice(self.num_records * rank // size, self.num_records * (rank + 1) // size)",
+        "return slice(0, self.num_records * (rank + 1) // size)",
+    ),
+    Mutant(
+        "ranks: other ranks send noise too",
         "training/loop.py",
-        "drawn = sampler.draw() if weights is None else weights.units.list_records(sampler.draw())",
-        "drawn = np.flatnonzero(rng.random(label.shape[0]) < plan.sampling_probability)",
+        "share.ranks.answer(\n",
+        "share.ranks.answer(rng.normal(size=parameters.shape) * clip_norm +\n",
+    ),
+    Mutant(
+        "ranks: no sum but that of rank 0 is covered by the bound on rounding",
+        "algorithms/descent.py",
+        "rounding=inputs.rounding + sum(ranks.collect())",
+        "rounding=0.0 * sum(ranks.collect())",
+    ),
+    Mutant(
+        "ranks: other ranks read private values before the cost is recorded",
+        "algorithms/descent.py",
+        "rng, weights = share.ranks.hear()  # rank 0 has recorded the cost\n",
+        "_Part.of(records, share, fit_intercept=fit_intercept)\n        rng, weights = share.ranks.hear()\n",
+    ),
+    Mutant(
+        "ranks: other settings are not noticed",
+        "algorithms/dividing.py",
+        "if theirs != mine",
+        "if False",
     ),
     # Clipping and clamping
     Mutant(
@@ -569,9 +646,9 @@ MUTANTS = (
     ),
     Mutant(
         "weights: those of the user count twice in the sum of gradients",
-        "training/loop.py",
-        "xp.asarray(weights.values, dtype=parameters.dtype)",
-        "xp.asarray(np.sqrt(weights.values), dtype=parameters.dtype)",
+        "training/batches.py",
+        ".asarray(values, dtype=like.dtype)",
+        ".asarray(np.sqrt(values), dtype=like.dtype)",
     ),
     Mutant(
         "weights: moments of private columns without them",
@@ -848,7 +925,7 @@ MUTANTS = (
     Mutant(
         "a callback holds the live parameters",
         "algorithms/descent.py",
-        "shown = np.array(progress.parameters)",
+        "shown = np.asarray(progress.parameters).copy()",
         "shown = progress.parameters",
     ),
     # Ledger and lock
