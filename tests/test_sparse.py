@@ -407,31 +407,3 @@ def test_seeded_fits_of_sparse_features_repeat_and_differ_between_tables() -> No
     moved = Records(PublicFeatures(sp.csr_array(make_matrix(seed=8))), None, sparse.label)
     other = CondNewton().fit(moved, BUDGET, random_source=RandomSource.of(5))
     assert not np.allclose(first.parameters, other.model.parameters)
-
-
-@pytest.mark.parametrize("kind", ["column_scaling", "identity"])
-def test_rows_that_are_only_scaled_need_no_product_with_a_matrix(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_large(monkeypatch)
-    X = make_matrix(n=BLOCK_SIZE + 50)
-    spectrum = Spectrum.of(PublicFeatures(X))
-    rows = getattr(ConditioningMatrix, kind)(spectrum).apply(PublicFeatures(sp.csr_array(X)))
-    scales = spectrum.column_scales if kind == "column_scaling" else np.ones(len(spectrum.column_scales))
-    dense = np.hstack([X, np.ones((len(X), 1))]) / scales
-    assert isinstance(rows, ConditionedRows) and sp.issparse(rows.matrix)
-    np.testing.assert_allclose(rows.norms, np.linalg.norm(dense, axis=1), rtol=1e-12)
-    starts = [0, 3, 12]
-    grouped = np.add.reduceat(dense**2, starts, axis=1)
-    np.testing.assert_allclose(rows.compute_squared_norms(starts), grouped, rtol=1e-12, atol=1e-12)
-    factors = np.random.default_rng(0).normal(size=(2, len(X)))
-    np.testing.assert_allclose(factors @ rows, factors @ dense, rtol=1e-9, atol=1e-9)
-    weights = np.random.default_rng(1).normal(size=(2, dense.shape[1]))
-    np.testing.assert_allclose(weights @ rows.T, weights @ dense.T, rtol=1e-12)
-
-
-def test_a_number_added_to_columns_with_implicit_zeros_needs_the_matrix() -> None:
-    X = sp.csr_array(np.array([[0.0, 2.0], [1.0, 3.0]]))
-    full = ConditionedRows.of(PublicFeatures(X), np.eye(2), np.array([0.0, 5.0]))
-    other = ConditionedRows.of(PublicFeatures(X), np.eye(2), np.array([5.0, 0.0]))
-    assert sp.issparse(full.matrix) and isinstance(other.matrix, np.ndarray)
-    np.testing.assert_allclose(full.norms**2, [49.0, 65.0])
-    np.testing.assert_allclose(other.norms**2, [29.0, 45.0])

@@ -45,12 +45,12 @@ class ConditionedRows:
     shift : array of shape (d,)
         Subtracted from dense columns, block by block.
     matrix, offset : arrays of shape (d, k) and (k,)
-        A and a, for the shifted columns. A matrix that only scales columns is stored as sparse.
+        A and a, for the shifted columns.
     """
 
     columns: Matrix | SparseMatrix | StoredColumn
     shift: Vector
-    matrix: Any  # array or sparse matrix
+    matrix: Vector
     offset: Vector
 
     __array_ufunc__ = None  # so that array @ rows is left to __rmatmul__
@@ -79,11 +79,9 @@ class ConditionedRows:
         if X is None:
             return cls(public_features.values, origin, matrix, offset)
         means = X.sum(axis=0) / X.shape[0] if center is None else center
-        full = find_full_columns(X)
-        stored = np.where(full, means, 0.0)
+        stored = np.where(find_full_columns(X), means, 0.0)
         left = offset - (origin - stored) @ matrix
-        scaling = _find_scaling(matrix, left, full)
-        return cls(subtract_from_stored(X, stored), np.zeros(len(matrix)), matrix if scaling is None else scaling, left)
+        return cls(subtract_from_stored(X, stored), np.zeros(len(matrix)), matrix, left)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -99,7 +97,7 @@ class ConditionedRows:
 
     def __rmatmul__(self, factors: Vector) -> Vector:
         """Sums over records of factors, shape (m, n), times row; shape (m, k)."""
-        sums = np.zeros((len(factors), self.matrix.shape[0] + 1))
+        sums = np.zeros((len(factors), len(self.matrix) + 1))
         for span in list_blocks(len(self)):
             sums += sum_columns(self.get_columns(span), factors[:, span])
         return self.finish_sums(sums)
@@ -145,10 +143,10 @@ class ConditionedRows:
         magnitudes : array of shape (d + 1,)
             Sums over all blocks of :func:`sum_magnitudes`, for public limits of the absolute factors.
         """
-        d = self.matrix.shape[0]
+        d = len(self.matrix)
         additions = count_additions(len(self), get_partitions(self.columns)) + d + 16
         unit = additions * 2.0**-52
-        return np.asarray(unit * (magnitudes[:-1] @ abs(self.matrix) + magnitudes[-1] * np.abs(self.offset)))
+        return np.asarray(unit * (magnitudes[:-1] @ np.abs(self.matrix) + magnitudes[-1] * np.abs(self.offset)))
 
     def compute_squared_norms(self, starts: Sequence[int]) -> Vector:
         """Squared norms of all rows, restricted to groups of consecutive directions; shape (n, groups).
@@ -158,8 +156,6 @@ class ConditionedRows:
         starts : sequence of int
             First direction of every group, from 0 upwards.
         """
-        if isinstance(self.matrix, csr_array):
-            return self._compute_scaled_norms(self.matrix, starts)
         tiles, squared = NormTiles.of(self, starts), np.zeros((len(self), len(starts)))
 
         def measure(span: slice) -> None:
@@ -169,22 +165,6 @@ class ConditionedRows:
         workers = count_threads() if isinstance(self.columns, csr_array) else 1
         with ThreadPoolExecutor(workers) as pool:
             list(pool.map(measure, list_blocks(len(self))))
-        return squared
-
-    def _compute_scaled_norms(self, scaling: SparseMatrix, starts: Sequence[int]) -> Vector:
-        """Same as :meth:`compute_squared_norms`, for a matrix that only scales columns, as :meth:`of` recognises it."""
-        column, direction = scaling.nonzero()
-        scales, added = np.zeros((2, scaling.shape[0]))
-        scales[column], added[column] = scaling.data, self.offset[direction]
-        group = np.searchsorted(starts, np.arange(self.shape[1]), side="right") - 1
-        members = csr_array((np.ones(len(column)), (column, group[direction])), shape=(len(scales), len(starts)))
-        alone = np.delete(np.arange(self.shape[1]), direction)  # directions of no column, such as the constant
-        constants = np.bincount(group[alone], weights=self.offset[alone] ** 2, minlength=len(starts))
-        squared = np.empty((len(self), len(starts)))
-        for span in list_blocks(len(self)):
-            X = self.get_columns(span)
-            values = X.data * scales[X.indices] + added[X.indices]
-            squared[span] = (csr_array((values**2, X.indices, X.indptr), shape=X.shape) @ members).toarray() + constants
         return squared
 
     @cached_property
@@ -202,16 +182,6 @@ class ConditionedRows:
             limits = np.where(self.norms > 0, 1 / self.norms, 0.0)
         magnitudes = sum(sum_magnitudes(self.get_columns(span), limits[span]) for span in list_blocks(len(self)))
         return 4 * float(np.linalg.norm(self.bound_rounding(np.asarray(magnitudes))))
-
-
-def _find_scaling(matrix: Vector, offset: Vector, full: NDArray[np.bool_]) -> SparseMatrix | None:
-    """The matrix as sparse, if it scales columns and adds a number to columns without implicit zeros only."""
-    used = matrix != 0
-    if used.sum(axis=0).max(initial=0) > 1 or used.sum(axis=1).max(initial=0) > 1:
-        return None
-    scaling = csr_array(matrix)
-    column, direction = scaling.nonzero()
-    return scaling if (full[column] | (offset[direction] == 0)).all() else None
 
 
 @dataclass(frozen=True, eq=False)
