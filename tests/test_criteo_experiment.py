@@ -230,10 +230,13 @@ def test_only_the_whole_published_log_is_real(folder: Path, monkeypatch: pytest.
     assert not source.find_source(folder).real  # simulated rows
     found = PartFolder.find(folder)
     assert found is not None
-    log = PartFolder(folder, replace(found.manifest, source={"kind": "log"}))
+    log = PartFolder(folder, replace(found.manifest, source={"kind": "log"}, num_bins=4000))
     monkeypatch.setattr(PartFolder, "find", lambda path: log)
     assert source.find_source(folder).real
     assert not source.find_source(folder, num_rows=NUM_ROWS - 1).real
+    log.manifest = replace(log.manifest, num_bins=1000)
+    assert not source.find_source(folder).real
+    log.manifest = replace(log.manifest, num_bins=4000)
     monkeypatch.setattr(source, "NUM_SALES", NUM_ROWS + 1)
     assert not source.find_source(folder).real
 

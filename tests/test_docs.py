@@ -25,9 +25,7 @@ DOCS = ROOT / "docs"
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n+```text\n(.*?)```)?", re.DOTALL)
 # What `conddp reproduce` leaves beside its page is not a page of the site.
 PAGES = sorted(
-    path
-    for path in DOCS.rglob("*.md")
-    if path.parent.name != "reproduction" or path.name in ("index.md", "criteo.md")
+    path for path in DOCS.rglob("*.md") if path.parent.name != "reproduction" or path.name in ("index.md", "criteo.md")
 )
 
 

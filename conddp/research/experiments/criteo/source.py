@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from conddp.cache import cache_folder
+from conddp.research.criteo.columns import NUM_BINS
 from conddp.research.criteo.folder import PartFolder
 from conddp.research.criteo.loading import BinnedRows, load_criteo_bins
 from conddp.research.criteo.profile import NUM_SALES
@@ -28,7 +29,7 @@ class CriteoSource:
     num_rows : int
         Training and test rows together.
     real : bool
-        Whether the folder holds the published log, all of it.
+        Whether the folder holds the published log, all of it, with the paper's number of bins.
     digest : str
         Of the rows, so that results for other rows are not taken for results for these.
     """
@@ -70,7 +71,8 @@ def find_source(folder: Path | None = None, *, num_rows: int | None = None) -> C
     manifest = found.manifest
     total = sum(manifest.train_rows) + sum(manifest.test_rows)
     whole = num_rows is None or num_rows >= total
-    real = manifest.source.get("kind") != "simulation" and whole and total == NUM_SALES
+    published = manifest.source.get("kind") != "simulation" and total == NUM_SALES  # as many as the paper counts
+    real = published and whole and manifest.num_bins == NUM_BINS
     digest = _digest(repr(replace(manifest, counts={}, damaged=())))
     return CriteoSource(str(folder), total if num_rows is None else min(num_rows, total), real, digest)
 
