@@ -65,7 +65,7 @@ def reproduce_criteo(
         f"`conddp reproduce criteo{' --quick' if quick else ''}`",
         f"on {date.today().isoformat()}",
         f"with {source.description}",
-        f"{work / 60:.0f} core-minutes on {os.cpu_count()} cores",
+        f"{work / 60:.0f} core-minutes on {os.cpu_count()} cores, which other work used too",
     ]
     out.mkdir(parents=True, exist_ok=True)
     write_rows(out / "criteo.csv", rows, header=header)
