@@ -475,8 +475,8 @@ def test_the_rounding_of_rows_that_are_never_formed_is_covered_on_all_ranks(monk
         return train(*args, **more)
 
     monkeypatch.setattr("conddp.algorithms.descent.train", watched)
-    DPSGD(num_steps=2).fit(records, BUDGET)
-    assert isinstance(run_ranks(2, lambda _: DPSGD(num_steps=2).fit(records, BUDGET))[0], FitResult)
+    CondDP(num_steps=2).fit(records, BUDGET)
+    assert isinstance(run_ranks(2, lambda _: CondDP(num_steps=2).fit(records, BUDGET))[0], FitResult)
     alone, together = bounds
     assert 0.5 * alone < together < 2 * alone
 

@@ -437,8 +437,8 @@ MUTANTS = (
     Mutant(
         "ranks: other ranks send noise too",
         "training/loop.py",
-        "share.ranks.answer(\n",
-        "share.ranks.answer(rng.normal(size=parameters.shape) * clip_norm +\n",
+        "share.ranks.answer(batches",
+        "share.ranks.answer(rng.normal(size=parameters.shape) * clip_norm + batches",
     ),
     Mutant(
         "ranks: no sum but that of rank 0 is covered by the bound on rounding",
