@@ -49,6 +49,7 @@ CHANCE = {
     "training.sampling": "gaps between the members of a Poisson sample",
     "features.random_features": "weights of hidden units, from a fixed seed",
     "heads.checking": "made-up records",
+    "heads.embeddings": "initial weights",
     "heads.factorization": "initial weights",
     "heads.mlp": "initial weights",
     "heads.wide": "initial weights",
@@ -56,6 +57,7 @@ CHANCE = {
     "labels.simulation": "made-up labels",
     "auditing.tables": "made-up rows",
     "algorithms.weighted_llp": "public weights of the labels in a bag",
+    "research.criteo.simulation": "made-up rows",
     "research.datasets": "synthetic data",
     "research.experiments.tuning": "initial weights",
 }

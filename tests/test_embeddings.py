@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import array_api_compat
 import numpy as np
 import pandas as pd
 import pytest
@@ -142,11 +143,24 @@ def test_the_bound_on_blocks_covers_the_worst_case_that_rounding_can_do() -> Non
     b = RECORDS_PER_SUM
     left, right = np.full((b, 1), np.float32(1 + 2.0**-13)), np.full((b, 1), np.float32(1 - 2.0**-12))
     exact = (left.astype(np.float64).T @ right.astype(np.float64))[0, 0]
-    found = sum_products(np, left, right, np.float64)[0, 0]
+    found = sum_products(array_api_compat.array_namespace(left), left, right, np.float64)[0, 0]
     largest = float(left[0, 0]) * float(right[0, 0])
     assert abs(found - exact) <= bound_sum_rounding(np, np.float32, per_unit=1) / 2 * largest
     assert bound_sum_rounding(np, np.float32, per_unit=1) < 2.1e-3
     assert bound_sum_rounding(np, np.float32, per_unit=300) == pytest.approx(4 * 1.9534e-3, rel=1e-3)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "torch"])
+def test_float32_products_are_summed_in_blocks_of_fixed_size(engine: str) -> None:
+    # Ones after a large number vanish in float32, but only those of its own block.
+    left = np.ones((1000, 1), dtype=np.float32)
+    left[0] = 2.0**26
+    to: Any = torch.from_numpy if engine == "torch" else np.asarray
+    wide: Any = torch.float64 if engine == "torch" else np.float64
+    found = float(
+        sum_products(array_api_compat.array_namespace(to(left)), to(left), to(np.ones_like(left)), wide)[0, 0]
+    )
+    assert 2.0**26 + 1000 - 1 >= found >= 2.0**26 + 1000 - RECORDS_PER_SUM
 
 
 def test_noise_and_sensitivity_are_enlarged_by_the_bound() -> None:

@@ -36,6 +36,10 @@ NOT_FOR_COMMANDS = (
     "private_columns",
     "is expecting",
     "batch_size",
+    "num_bins=",
+    "num_categories=",
+    "backend=",
+    "float32 matrices",
 )
 
 

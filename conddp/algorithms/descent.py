@@ -420,9 +420,8 @@ class _Watch:
         if self.done % max(1, self.num_steps // NUM_KEPT) == 0:
             self.kept.append((self.done, self.phase, np.asarray(progress.parameters).copy()))
         if self.callback is not None:
-            shown = np.asarray(
-                progress.parameters
-            ).copy()  # a copy: what a callback does to it must not reach the records
+            # A copy: what a callback does to it must not reach the records.
+            shown = np.asarray(progress.parameters).copy()
             self.stopped = bool(self.callback(Progress(self.done, self.num_steps, shown)))
         return self.stopped
 

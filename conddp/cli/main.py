@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from conddp.cli.auditing import audit
-from conddp.cli.data import fetch_data, list_data, show_data
+from conddp.cli.data import convert_data, fetch_data, list_data, show_data, simulate_data
 from conddp.cli.fitting import fit, predict, report
 from conddp.cli.ledger import init_ledger, show_ledger
 from conddp.cli.planning import compare, plan
@@ -59,10 +59,12 @@ ledger_app.command("init")(init_ledger)
 ledger_app.command("show")(show_ledger)
 app.add_typer(ledger_app, name="ledger")
 
-data_app = typer.Typer(help="Public data sets: list, fetch, show.", no_args_is_help=True)
+data_app = typer.Typer(help="Public data sets: list, fetch, show, convert, simulate.", no_args_is_help=True)
 data_app.command("list")(list_data)
 data_app.command("fetch")(fetch_data)
 data_app.command("show")(show_data)
+data_app.command("convert")(convert_data)
+data_app.command("simulate")(simulate_data)
 app.add_typer(data_app, name="data")
 
 

@@ -130,7 +130,7 @@ class Embeddings(Head):
     summary: ClassVar[str] = "embeddings of categories, then layers with ReLU or tanh"
     descent: ClassVar[DescentDefaults] = DescentDefaults({"sgd": (128, 0.3), "adam": (256, 0.01)})
     precision: ClassVar[str] = "float32"
-    records_at_once: ClassVar[int | None] = 2048
+    records_at_once: ClassVar[int | None] = 4096
 
     num_bins: int = 4000
     width: int = 8

@@ -432,7 +432,8 @@ class Curator:
         else:
             sums = np.atleast_2d(np.asarray(value))
             stds = np.broadcast_to(np.asarray(noise_std, dtype=np.float64), (len(sums),)).tolist()
-            noisy = np.stack([self._streams[number].add(sums[number], std) for number, std in enumerate(stds)])
+            added = [self._streams[number].add(sums[number], std) for number, std in enumerate(stds)]
+            noisy = added[0] if len(added) == 1 else np.stack(added)
         noisy = noisy.reshape(value.shape)
         if isinstance(value, np.ndarray):
             return noisy

@@ -59,6 +59,9 @@ FIRST = {
     "privacy/noise.py": ("tests/test_noise.py", "tests/test_release.py"),
     "privacy/randomness.py": ("tests/test_randomness.py", "tests/test_release.py"),
     "privacy/checkpoint.py": ("tests/test_checkpoint.py",),
+    "heads/embeddings.py": ("tests/test_embeddings.py",),
+    "heads/kernels.py": ("tests/test_embeddings.py",),
+    "features/scaled_rows.py": ("tests/test_sparse.py",),
     "data/private_cells.py": ("tests/test_private_cells.py",),
     "data/scaling.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_whole_fits.py"),
     "newton/private_columns.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_whole_fits.py"),
@@ -269,6 +272,43 @@ MUTANTS = (
         "released = release(scaled, sensitivity=1.0,",
         "released = release(scaled, sensitivity=0.5,",
     ),
+    # Embeddings
+    Mutant(
+        "embeddings: products of equal bins left out",
+        "heads/embeddings.py",
+        "squared[repeated] = xp.maximum(exact, xp.zeros_like(exact))",
+        "squared[repeated] = plain",
+    ),
+    Mutant(
+        "embeddings: norms as they are rounded",
+        "heads/embeddings.py",
+        "norms = xp.sqrt(squared) * (1.0 + self._margin(xp, dtype, coded))",
+        "norms = xp.sqrt(squared)",
+    ),
+    Mutant(
+        "embeddings: rounding of float32 sums not covered",
+        "heads/embeddings.py",
+        "return 0.0 if dtype == precision else bound_sum_rounding(self.xp, dtype, per_unit=per_unit)",
+        "return 0.0",
+    ),
+    Mutant(
+        "embeddings: float32 sums of a unit in one block",
+        "heads/kernels.py",
+        "blocks = 1 if per_unit == 1 else 2 + per_unit // b",
+        "blocks = 1",
+    ),
+    Mutant(
+        "embeddings: float32 sums of more records than the bound is for",
+        "heads/kernels.py",
+        "n, b = left.shape[0], RECORDS_PER_SUM",
+        "n, b = left.shape[0], left.shape[0]",
+    ),
+    Mutant(
+        "scaled rows: norms without the constant",
+        "features/scaled_rows.py",
+        "return np.sqrt(squares.sum(axis=1) + (self.constant or 0.0) ** 2)",
+        "return np.sqrt(squares.sum(axis=1))",
+    ),
     # Rows that are never formed
     Mutant(
         "never formed: norms of other groups",
@@ -321,7 +361,7 @@ MUTANTS = (
     Mutant(
         "never formed: rounding not covered in descent",
         "training/loop.py",
-        "together *= 1.0 + inputs.rounding",
+        "together *= 1.0 + inputs.bound_rounding(1 if weights is None else weights.units.largest, parameters.dtype)",
         "together *= 1.0",
     ),
     Mutant(
@@ -891,7 +931,7 @@ MUTANTS = (
     Mutant(
         "a callback holds the live parameters",
         "algorithms/descent.py",
-        "shown = np.array(progress.parameters)",
+        "shown = np.asarray(progress.parameters).copy()",
         "shown = progress.parameters",
     ),
     # Ledger and lock
