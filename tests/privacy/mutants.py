@@ -477,20 +477,26 @@ MUTANTS = (
     Mutant(
         "ranks: other ranks send noise too",
         "training/loop.py",
-        "share.ranks.answer(\n",
-        "share.ranks.answer(rng.normal(size=parameters.shape) * clip_norm +\n",
+        "share.ranks.answer(batches",
+        "share.ranks.answer(rng.normal(size=parameters.shape) * clip_norm + batches",
     ),
     Mutant(
         "ranks: no sum but that of rank 0 is covered by the bound on rounding",
         "algorithms/descent.py",
-        "rounding=inputs.rounding + sum(ranks.collect())",
-        "rounding=0.0 * sum(ranks.collect())",
+        "elsewhere = sum(ranks.collect())",
+        "elsewhere = 0.0 * sum(ranks.collect())",
     ),
     Mutant(
         "ranks: other ranks read private values before the cost is recorded",
         "algorithms/descent.py",
         "rng, weights = share.ranks.hear()  # rank 0 has recorded the cost\n",
         "_Part.of(records, share, fit_intercept=fit_intercept)\n        rng, weights = share.ranks.hear()\n",
+    ),
+    Mutant(
+        "ranks: rounding covered as if shares were summed in blocks",
+        "algorithms/algorithm.py",
+        "in_blocks = ranks is None and isinstance(records.public, StoredFeatures)",
+        "in_blocks = isinstance(records.public, StoredFeatures)",
     ),
     Mutant(
         "ranks: other settings are not noticed",
