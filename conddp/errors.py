@@ -11,11 +11,15 @@
     │   └── NotCalibrated       (ValueError)  no noise multiplier can give the requested guarantee
     ├── CheckpointError         (ValueError)  a checkpoint is damaged, or belongs to another fit
     ├── LedgerError             (ValueError)  the ledger file is damaged, changed, read-only, or of another table
+    ├── RankMismatch            (ValueError)  processes that share a fit have different records, settings or versions
+    ├── RankLost                (RuntimeError) a process of a fit on several processes has ended or does not answer
     ├── saving.ModelFileError   (ValueError)  a saved model is damaged, from a newer version, or exists already
     ├── datasets.DatasetNotFound (FileNotFoundError), datasets.DatasetDamaged (ValueError)
     ├── fetching.FetchFailed    (OSError)
     ├── MissingExtra            (ImportError) a required package from an optional extra is not installed
-    ├── runner.WorkerDied       (RuntimeError)
+    ├── tasks.PassFailed        (RuntimeError) the function of a pass cannot be sent to workers, or failed there
+    ├── tasks.WorkerDied        (RuntimeError) a worker process ended before its work was done
+    ├── dask.ClusterError       (ConnectionError) a cluster cannot be reached, or has no usable workers
     └── experiments.reproduce.NothingAtHand (FileNotFoundError)
 
     PrivacyWarning              (UserWarning) a use that is allowed, but weakens privacy or is not covered
@@ -38,6 +42,8 @@ __all__ = [
     "PrivacyError",
     "PrivacyWarning",
     "PrivateDataLeak",
+    "RankLost",
+    "RankMismatch",
     "SchemaError",
     "refuse_existing",
     "require_package",
@@ -100,3 +106,11 @@ class CheckpointError(CondDPError, ValueError):
 
 class LedgerError(CondDPError, ValueError):
     """A ledger cannot be read or written, was changed, or belongs to another table."""
+
+
+class RankMismatch(CondDPError, ValueError):  # noqa: N818  (reads as what happened)
+    """Processes that share a fit have different records, settings or versions. Nothing is spent."""
+
+
+class RankLost(CondDPError, RuntimeError):  # noqa: N818  (reads as what happened)
+    """A process that takes part in a fit has ended, failed or does not answer."""

@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,19 @@ from numpy.typing import NDArray
 from conddp.algorithms.request import FitRequest
 from conddp.data.column import Kind
 from conddp.data.parts import PublicFeatures, as_column
-from conddp.data.readers import read_table, require_names, stream_table
+from conddp.data.passes import use_executor
+from conddp.data.readers import read_table, read_tables, require_names, stream_table
 from conddp.data.records import Records
 from conddp.data.schema import Schema
+from conddp.data.stored_table import StoredTable, list_files
+from conddp.data.tasks import count_cores
 from conddp.data.units import Units
 from conddp.errors import SchemaError, refuse_existing
+from conddp.execution import open_executor
 from conddp.features.encoding import Encoding
 from conddp.features.reading import read_public, read_records
+from conddp.features.stored_norms import use_scratch
+from conddp.features.stored_reading import open_records
 from conddp.models.result import FitResult
 from conddp.models.saving import check_folder, load_model, save_model
 from conddp.planning.comparison import Comparison, compare_algorithms
@@ -31,6 +38,7 @@ from conddp.privacy.ledger import PrivacyLedger
 from conddp.report import report_comparison, report_fit, report_plan, write_report
 from conddp.theory.design import Design
 from conddp.training.loop import StepCounter
+from conddp.training.ranks import get_ranks
 
 __all__ = [
     "compare_file",
@@ -43,6 +51,9 @@ __all__ = [
     "predict_file",
     "report_file",
 ]
+
+
+LARGEST_TABLE = 2**26  # cells of a Parquet file that is read into memory
 
 
 def plan_file(data: Path, schema: Schema, **settings: Any) -> Plan:
@@ -109,7 +120,7 @@ def load_audit_table(data: Path, schema: Schema) -> dict[str, Any]:
 
 
 def fit_file(
-    data: Path,
+    data: Path | Sequence[Path],
     schema: Schema,
     out: Path,
     *,
@@ -122,17 +133,24 @@ def fit_file(
     seed: int | None = None,
     checkpoint: Path | None = None,
     show_step: Callable[[int, int], None] | None = None,
+    num_workers: int | None = None,
+    cluster: str | None = None,
+    scratch: Path | None = None,
 ) -> FitResult:
-    """Train a model on a Parquet or CSV file and save it.
+    """Train a model on a Parquet or CSV file, or on several files with the same columns, and save it.
+
+    Several Parquet files, and one that is large, are read block by block, as often as the algorithm needs, and never as
+    a whole (:func:`~conddp.features.stored_reading.open_records`).
 
     Privacy
         One fit that costs (epsilon, delta) under the relation of the ledger, REPLACE if there is none, recorded before
-        private columns are used. Settings, the folder and the ledger are checked before the file is opened.
+        private columns are used. Settings, the folder and the ledger are checked before the file is opened. On several
+        ranks (:mod:`conddp.distributed`), rank 0 alone writes.
 
     Parameters
     ----------
-    data : Path
-        The table.
+    data : Path or sequence of Path
+        The table: files, or folders of Parquet files.
     schema : Schema
         Roles and bounds of its columns; no other column is read.
     out : Path
@@ -152,23 +170,58 @@ def fit_file(
         interrupted fit goes on at no further cost.
     show_step : callable, optional
         Called with the number of noisy steps done and their total number. It sees nothing that is released.
+    num_workers, cluster
+        Where passes over a table that is read block by block run, as in :func:`~conddp.execution.open_executor`. By
+        default on one process per core.
+    scratch : Path, optional
+        Folder for temporary files, which hold numbers computed from public columns.
     """
     paying = None if ledger is None else PrivacyLedger.load(ledger, other_rows=other_rows)
     request = FitRequest(epsilon, delta, algorithm, head, random_state=seed, ledger=paying, checkpoint=checkpoint)
     check_folder(out)
-    records, encoding = load_records(data, schema, num_bins=request.num_bins)
-    design = Design.of(records.arrange().public)  # now: what fails after the fit fails when budget has been spent
-    request.run(
-        records,
-        callback=None if show_step is None else StepCounter(show_step),
-        deliver=lambda result: save_model(out, replace(result, design=design, encoding=encoding)),
-    )
+    files = list_files([data] if isinstance(data, Path) else data)
+    with ExitStack() as stack:
+        if _is_stored(files, schema):
+            executor = stack.enter_context(open_executor(num_workers or count_cores(), cluster))
+            stack.enter_context(use_executor(executor))
+            stack.enter_context(use_scratch(scratch))
+        elif cluster is not None:
+            raise SchemaError(
+                "a cluster is for tables that are read block by block: several .parquet files or a large one, without "
+                "private columns and units."
+            )
+        records, encoding = load_records(files, schema, num_bins=request.num_bins)
+        design = Design.of(records.arrange().public)  # now: what fails after the fit fails when budget has been spent
+        result = request.run(
+            records,
+            callback=None if show_step is None else StepCounter(show_step),
+            deliver=lambda result: save_model(out, replace(result, design=design, encoding=encoding)),
+        )
+    ranks = get_ranks()
+    if ranks is not None and ranks.rank > 0:
+        return replace(result, design=design, encoding=encoding)
     return load_model(out)
 
 
-def load_records(data: Path, schema: Schema, *, num_bins: int | None = None) -> tuple[Records, Encoding]:
-    """Load records from a Parquet or CSV file, with the encoding of their public columns."""
-    return read_records(read_table(data, schema.names, kinds=_list_kinds(schema)), schema, num_bins=num_bins)
+def load_records(
+    data: Path | Sequence[Path], schema: Schema, *, num_bins: int | None = None
+) -> tuple[Records, Encoding]:
+    """Load records from files, with the encoding of their public columns.
+
+    Parquet files that are several or large are only opened; their records are read when they are needed. With units or
+    private columns all records are read into memory.
+    """
+    files = list_files([data] if isinstance(data, Path) else data)
+    if _is_stored(files, schema):
+        return open_records(files, schema, num_bins=num_bins)
+    return read_records(read_tables(files, schema.names, kinds=_list_kinds(schema)), schema, num_bins=num_bins)
+
+
+def _is_stored(files: Sequence[Path], schema: Schema) -> bool:
+    """Whether a table is read block by block rather than into memory."""
+    if schema.unit is not None or schema.private or any(path.suffix != ".parquet" for path in files):
+        return False
+    return len(files) > 1 or len(StoredTable.of(files, schema.names)) * len(schema.names) > LARGEST_TABLE
 
 
 def load_public(data: Path, schema: Schema) -> tuple[PublicFeatures, Encoding]:
@@ -213,10 +266,12 @@ def _list_kinds(schema: Schema, encoding: Encoding | None = None) -> dict[str, K
     return {**schema.kinds, **({} if encoding is None else encoding.kinds), **private}
 
 
-def predict_file(model: Path, data: Path, out: Path, *, keep: Sequence[str] = (), overwrite: bool = False) -> int:
-    """Write predictions for the records of a file, in their order; returns how many there are.
+def predict_file(
+    model: Path, data: Path | Sequence[Path], out: Path, *, keep: Sequence[str] = (), overwrite: bool = False
+) -> int:
+    """Write predictions for the records of files, in their order; returns how many there are.
 
-    The file is read, and predictions are written, piece by piece, so it may be larger than memory. Columns are read by
+    Files are read, and predictions are written, piece by piece, so they may be larger than memory. Columns are read by
     name, in any order. The column of predictions is named after the label, ``<label>_predicted``.
 
     Privacy
@@ -227,8 +282,8 @@ def predict_file(model: Path, data: Path, out: Path, *, keep: Sequence[str] = ()
     ----------
     model : Path
         Folder of a saved model.
-    data : Path
-        The new records.
+    data : Path or sequence of Path
+        The new records: files, or folders of Parquet files.
     out : Path
         The file to write, Parquet or CSV by its suffix.
     keep : sequence of str
@@ -250,7 +305,8 @@ def predict_file(model: Path, data: Path, out: Path, *, keep: Sequence[str] = ()
     count = 0
     with _replace_when_done(out) as temporary, ExitStack() as stack:
         writer = None
-        for piece in stream_table(data, names, kinds=kinds):
+        files = list_files([data] if isinstance(data, Path) else data)
+        for piece in chain.from_iterable(stream_table(path, names, kinds=kinds) for path in files):
             if not len(piece):
                 continue
             predictions = saved.predict_table(piece)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from string import ascii_letters
 
 from conddp.algorithms import ALGORITHMS, Algorithm
 from conddp.heads import HEADS
@@ -28,6 +29,8 @@ ROOMS = (
         "stored",
         "privacy",
         "data",
+        "dask",
+        "execution",
         "features",
         "theory",
     ),
@@ -77,7 +80,7 @@ def render_imports() -> str:
     lines = ["```text"]
     for number, room in enumerate(ROOMS):
         marks = ["x" if each in graph[room] else "." for each in ROOMS[:number]]
-        lines.append(f"{room:>{width}} {' '.join([*marks, chr(ord('a') + number)])}")
+        lines.append(f"{room:>{width}} {' '.join([*marks, ascii_letters[number]])}")
     return "\n".join([*lines, "```"])
 
 

@@ -3,7 +3,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conddp.research.datasets import DatasetNotFound, load_dataset, make_synthetic, prepare_dataset
+from conddp.research.datasets import (
+    DatasetNotFound,
+    describe_dataset,
+    list_datasets,
+    load_dataset,
+    locate_dataset,
+    make_synthetic,
+    prepare_dataset,
+)
 from tests.conftest import load_or_skip
 
 SHAPES = {
@@ -29,8 +37,25 @@ def test_an_absent_set_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr("conddp.research.datasets._folders", lambda: iter([tmp_path]))
     with pytest.raises(DatasetNotFound, match=r"fetch_dataset\('wine'\).*CONDDP_DATA"):
         load_dataset("wine")
-    with pytest.raises(DatasetNotFound, match="no reader for it yet"):
+    with pytest.raises(DatasetNotFound, match="by hand.*Criteo_Conversion_Search/CriteoSearchData.*CONDDP_DATA"):
         load_dataset("criteo_ssc")
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_the_criteo_log_is_found_and_must_be_converted(
+    suffix: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("conddp.research.datasets._folders", lambda: iter([tmp_path / "none", tmp_path]))
+    log = tmp_path / "Criteo_Conversion_Search" / f"CriteoSearchData{suffix}"
+    log.parent.mkdir()
+    log.write_bytes(b"")
+    assert locate_dataset("criteo_ssc") == (log, False)
+    with pytest.raises(DatasetNotFound, match=rf"must be converted.*convert_criteo\('{log}', folder\)"):
+        load_dataset("criteo_ssc")
+    facts = describe_dataset("criteo_ssc")
+    assert facts["file"] == str(log) and "load_criteo(folder)" in facts["how to use it"]
+    (state,) = [entry["state"] for entry in list_datasets() if entry["name"] == "criteo_ssc"]
+    assert state == "here"
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:

@@ -318,16 +318,18 @@ def test_grouped_rows_are_whitened_rows(storage: Any, constant: bool, rng: np.ra
         one, other = (each.start_pass(theta, direction_weights) for each in (whole, rows))
         spans = [slice(0, BLOCK_SIZE), slice(BLOCK_SIZE, len(X))]
         for span in spans:
-            assert other.predict(span) == pytest.approx(one.predict(span), abs=1e-7)
-            assert other.measure(span) == pytest.approx(one.measure(span), abs=1e-8)
+            assert other.blocks[span].predict() == pytest.approx(one.blocks[span].predict(), abs=1e-7)
+            assert other.blocks[span].measure() == pytest.approx(one.blocks[span].measure(), abs=1e-8)
         first, last = spans
         sums = [
-            each.finish_rows(each.sum_rows(first, factors[first]) + each.sum_rows(last, factors[last]))
+            each.finish_rows(each.blocks[first].sum_rows(factors[first]) + each.blocks[last].sum_rows(factors[last]))
             for each in (one, other)
         ]
         assert sums[1] == pytest.approx(sums[0], abs=1e-5)
         squares = [
-            each.finish_squares(each.sum_squares(first, factors[first]) + each.sum_squares(last, factors[last]))
+            each.finish_squares(
+                each.blocks[first].sum_squares(factors[first]) + each.blocks[last].sum_squares(factors[last])
+            )
             for each in (one, other)
         ]
         assert squares[1] == pytest.approx(rows.pool(squares[0]), abs=1e-6)

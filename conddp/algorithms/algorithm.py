@@ -3,15 +3,20 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
+from conddp.algorithms.dividing import agree, assist_fit, lead_ranks, send_result
 from conddp.algorithms.identity import list_private, list_public, list_settings
 from conddp.algorithms.task import Task
+from conddp.data.parts import PublicFeatures
+from conddp.data.passes import count_additions, get_partitions
 from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.errors import PrivacyError
+from conddp.features.stored_features import StoredFeatures
 from conddp.heads.checking import check_head
 from conddp.heads.head import Head, Linearity
 from conddp.heads.linear import Linear
@@ -29,6 +34,7 @@ from conddp.privacy.release import Curator
 from conddp.privacy.transcript import Transcript
 from conddp.registry import Registry
 from conddp.training.loop import Callback, StepCounter
+from conddp.training.ranks import Share, get_ranks
 
 __all__ = ["ALGORITHMS", "Algorithm"]
 
@@ -46,6 +52,7 @@ class Algorithm(ABC):
     protects_units: ClassVar[bool] = False  # releases are calibrated to task.units; otherwise a unit column is refused
     ignores_units: ClassVar[bool] = False  # nothing is protected, so all records are used
     weighs_records: ClassVar[bool] = False  # task.weights are used, in sensitivities too; otherwise they are refused
+    divides_work: ClassVar[bool] = False  # runs on several ranks; otherwise refused within conddp.distributed.use_ranks
     takes_codes: ClassVar[bool] = False  # heads may look up bins of categories; otherwise they are refused
     losses: ClassVar[tuple[str, ...]] = ("squared",)  # names of the supported losses
 
@@ -110,9 +117,22 @@ class Algorithm(ABC):
     def run(self, task: Task) -> FitResult:
         """Choose settings from public information, spend the budget, then train."""
 
+    def assist(self, share: Share, records: Records, *, head: Head, loss: Loss, fit_intercept: bool) -> None:
+        """Do the work of a rank other than 0, while rank 0 is in :meth:`run`.
+
+        Privacy
+            Must not read private columns of the records before rank 0 has said that their cost is recorded, and those
+            of the own share only. Nothing is released, and no noise is drawn.
+        """
+        raise NotImplementedError
+
     def needs_dense(self, schema: Schema, head: Head) -> bool:
         """Whether large sparse public features are refused, because this algorithm expands them to an array."""
         return True
+
+    def reads_blocks(self, public_features: PublicFeatures, head: Head) -> bool:
+        """Whether records of a table in files are read block by block; otherwise they are read into memory."""
+        return False
 
     def check(self, schema: Schema, head: Head, neighbouring: Neighbouring, loss: Loss | None = None) -> None:
         """Raise unless this algorithm supports these columns, head, relation and loss. Reads names and types only."""
@@ -206,6 +226,8 @@ class Algorithm(ABC):
         name, cost, head, loss = type(self).__name__, self.cost(budget), head or Linear(), loss or Squared()
         schema, head = records.schema, head.settle(records.public)
         self.check(schema, head, neighbouring, loss)
+        if isinstance(records.public, StoredFeatures) and not self.reads_blocks(records.public, head):
+            records = replace(records, public=records.public.load())
         if self.needs_dense(schema, head):
             records.public.check_dense()
         ledger = ledger or PrivacyLedger(cost, neighbouring=neighbouring, unit=schema.unit)
@@ -215,13 +237,25 @@ class Algorithm(ABC):
         if records.weights is not None:
             self.check_weights()
         settings = list_settings(self, budget, head, loss, neighbouring, fit_intercept)
+        ranks = get_ranks()
+        if ranks is not None:
+            agree(ranks, records, head, loss, settings=settings, divides_work=self.divides_work, name=name)
+            if ranks.rank > 0:
+                share = Share(ranks, records.num_records)
+                return assist_fit(
+                    share,
+                    lambda: self.assist(share, records, head=head, loss=loss, fit_intercept=fit_intercept),
+                    checkpoint=checkpoint,
+                )
         source = (random_source or RandomSource.of(None)).bind(
             chain(settings, list_public(records), list_private(records))
         )
         if checkpoint is not None and not self.keeps_checkpoints:
             raise ValueError(f"{name} cannot keep a checkpoint, because its runs must stay secret.")
         with ExitStack() as stack:
-            saved = None
+            locked, saved = Locked(records, price=cost, ledger=ledger), None
+            if ranks is not None:
+                stack.enter_context(lead_ranks(ranks, locked, checkpoint=checkpoint))
             if checkpoint is not None:
                 saved = Checkpoint(
                     checkpoint,
@@ -235,8 +269,13 @@ class Algorithm(ABC):
             if not resumed:
                 ledger.check(name, cost, neighbouring, event=self.expect(budget), table=table, unit=schema.unit)
             purpose = f"noise, {saved.resumption}" if saved is not None and resumed else "noise"
+            partitions = get_partitions(records.label)
             curator = curator_class(
-                source.generator(purpose), num_records=records.num_records, budget=cost, checkpoint=saved
+                source.generator(purpose),
+                num_records=records.num_records,
+                additions=None if partitions is None else count_additions(records.num_records, partitions),
+                budget=cost,
+                checkpoint=saved,
             )
             task = Task(
                 name,
@@ -250,7 +289,7 @@ class Algorithm(ABC):
                 fit_intercept,
                 source,
                 ledger,
-                Locked(records, price=cost, ledger=ledger),
+                locked,
                 curator,
                 callback,
                 table=table,
@@ -258,6 +297,7 @@ class Algorithm(ABC):
                 units=records.units,
                 unit_digest=unit_digest,
                 weights=records.weights,
+                ranks=ranks,
             )
             result = self._run_checked(task)
             if saved is not None:
@@ -267,6 +307,8 @@ class Algorithm(ABC):
             if saved is not None:
                 ledger.note_end(saved.fit_id, saved.generation)
                 saved.remove()
+            if ranks is not None:
+                send_result(ranks, result)
         return result
 
     def _run_checked(self, task: Task) -> FitResult:

@@ -20,6 +20,7 @@ from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.errors import PrivacyError
+from conddp.features.stored_features import StoredFeatures
 from conddp.heads.head import Head, Linearity
 from conddp.labels.simulation import FAMILIES, simulate
 from conddp.models.result import FitResult
@@ -93,6 +94,10 @@ class Auto(Algorithm):
         """Return False: the algorithm that is chosen decides."""
         return False
 
+    def reads_blocks(self, public_features: PublicFeatures, head: Head) -> bool:
+        """Return True: the algorithm that is chosen decides."""
+        return True
+
     def run(self, task: Task) -> FitResult:
         """Choose an algorithm and run it."""
         choice = self.choose(
@@ -107,6 +112,8 @@ class Auto(Algorithm):
         )
         algorithm, name = choice.algorithm, type(choice.algorithm).__name__
         algorithm.check(task.schema, task.head, task.neighbouring, task.loss)
+        if isinstance(task.public, StoredFeatures) and not algorithm.reads_blocks(task.public, task.head):
+            task = replace(task, public=task.public.load())
         if algorithm.needs_dense(task.schema, task.head):
             task.public.check_dense()
         sentence = f"{name} was chosen because {choice.reason}; no private value took part in the choice."

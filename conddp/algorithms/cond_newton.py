@@ -12,9 +12,11 @@ from conddp._validate import positive_integer
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
+from conddp.data.parts import PublicFeatures
 from conddp.data.records import Records
-from conddp.data.scaling import PrivateSpan, scale_bounds, scale_label, scale_private
+from conddp.data.scaling import PrivateSpan, scale_bounds, scale_private
 from conddp.data.schema import Schema
+from conddp.data.stored_labels import open_labels
 from conddp.errors import PrivacyError
 from conddp.features.feature_map import FeatureMap
 from conddp.features.grouped_rows import whiten
@@ -105,6 +107,10 @@ class CondNewton(Algorithm):
         """Return whether the head is not linear in the columns, or there are private columns."""
         return bool(schema.private) or head.linear_in is not Linearity.COLUMNS
 
+    def reads_blocks(self, public_features: PublicFeatures, head: Head) -> bool:
+        """Return whether the head is linear in the columns."""
+        return head.linear_in is Linearity.COLUMNS
+
     def run(self, task: Task) -> FitResult:
         r"""Take noisy Newton steps, and distil the result into nonlinear heads.
 
@@ -148,7 +154,7 @@ class CondNewton(Algorithm):
         course: list[NDArray[np.float64]] = []
         run = run_newton(
             rows,
-            scale_label(records.label, center=task.fit_intercept),
+            open_labels(records.label, center=task.fit_intercept),
             scale_bounds(task.schema.label_bounds, center=task.fit_intercept),
             _choose_start(task, public_rows, rows.num_directions),
             mu=mu,

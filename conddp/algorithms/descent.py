@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -14,14 +14,18 @@ from conddp.algorithms.algorithm import Algorithm
 from conddp.algorithms.identity import ADDED_LATER
 from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
+from conddp.data.parts import PublicFeatures
 from conddp.data.records import Records
-from conddp.data.scaling import scale_label, scale_private
+from conddp.data.scaling import scale_private
 from conddp.data.schema import Schema
+from conddp.data.stored_labels import ScaledLabels, open_labels
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.row_weights import RowWeights
 from conddp.features.spectrum import Spectrum
+from conddp.features.stored_features import StoredFeatures
 from conddp.heads.folding import move_parameters
-from conddp.heads.head import Head, OptimizerName
+from conddp.heads.head import Head, Inputs, OptimizerName
+from conddp.losses import Loss
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.result import FitResult
 from conddp.privacy.accounting import GaussianEvent, calibrate_gaussian_mu, calibrate_noise_multiplier
@@ -30,11 +34,14 @@ from conddp.privacy.events import make_run_event
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.transcript import Transcript
 from conddp.training.backends import BACKENDS, load_backend
-from conddp.training.loop import Callback, Progress, TrainingPlan, train
+from conddp.training.loop import Callback, Progress, TrainingPlan, assist, train
 from conddp.training.optimizers import Optimizer, make_optimizer
+from conddp.training.ranks import Share, get_ranks
+from conddp.training.stored_batches import StoredInputs
 
 __all__ = ["Descent", "DescentPlan", "Phase"]
 
+MOST_FORMED = 2000  # columns of a table in files up to which conditioned rows are formed block by block
 NUM_KEPT = 32  # approximate number of iterates to keep for the diagnostics
 
 
@@ -97,6 +104,7 @@ class Descent(Algorithm):
 
     protects_units: ClassVar[bool] = True
     weighs_records: ClassVar[bool] = True
+    divides_work: ClassVar[bool] = True
     conditions_start: ClassVar[bool] = False  # codes, which cannot be conditioned, are made up for by the start
 
     num_steps: int | None = None
@@ -158,6 +166,11 @@ class Descent(Algorithm):
     def needs_dense(self, schema: Schema, head: Head) -> bool:
         """Return whether the head is not one of ours, which take rows that are never formed."""
         return not type(head).__module__.startswith("conddp.heads.")
+
+    def reads_blocks(self, public_features: PublicFeatures, head: Head) -> bool:
+        """Return whether rows of a block are formed and summed in float64 by NumPy, or divided over ranks."""
+        plain = self.backend == "numpy" and head.precision == "float64" and not head.num_codes
+        return (plain and public_features.shape[1] <= MOST_FORMED) or get_ranks() is not None
 
     @abstractmethod
     def phases(self, spectrum: Spectrum, num_steps: int) -> tuple[Phase, ...]:
@@ -239,6 +252,8 @@ class Descent(Algorithm):
             **({} if self.backend == "numpy" else {"backend": self.backend}),
         }
         load_backend(self.backend)  # raises if it is not installed, before anything is spent
+        if task.ranks is not None and self.backend != "numpy":
+            raise ValueError(f"on several ranks steps are computed with NumPy, got backend={self.backend!r}.")
         task.note_free("conditioning", "reads public columns and n only")
         training = plan.training
         steps = GaussianEvent(
@@ -260,12 +275,12 @@ class Descent(Algorithm):
         self, plan: DescentPlan, task: Task, records: Records, watch: "_Watch", weights: RowWeights | None
     ) -> NDArray[np.float64]:
         """Train in phases; return parameters in terms of the original public features, shape (1, P)."""
-        head, num_private = task.head, task.num_private
+        head, num_private, ranks = task.head, task.num_private, task.ranks
         rng, saved = task.make_generator("samples"), task.curator.load_state()
-        label = scale_label(records.label, center=task.fit_intercept)
-        private = None
-        if records.private is not None:
-            private = scale_private(records.private, center=task.fit_intercept)
+        if ranks is not None:
+            ranks.tell((rng, weights))  # the others may now read their private columns
+        share = None if ranks is None else Share(ranks, task.num_records)
+        part = _Part.of(records, share, fit_intercept=task.fit_intercept)
         optimizer = make_optimizer(plan.optimizer, plan.learning_rate)
         current = plan.phases[0].conditioning
         layout = head.layout(current.num_parameters, num_private)
@@ -292,17 +307,19 @@ class Descent(Algorithm):
                     same_shape=current.num_parameters == phase.conditioning.num_parameters,
                 )
             current = phase.conditioning
-            features = current.apply(task.public)
-            if head.precision != "float64" and isinstance(features, np.ndarray):
-                features = features.astype(head.precision)
-            if plan.training.sampling_probability == 1.0 and isinstance(features, np.ndarray):
-                features = np.asfortranarray(features)  # full batches read whole columns, samples gather rows
+            elsewhere = 0.0
+            if ranks is not None:
+                ranks.steps_before = sum(before.num_steps for before in plan.phases[:number])
+                ranks.tell((plan.part(number), current))
+            inputs = part.condition(current, plan.training, head, convert)
+            if ranks is not None:
+                elsewhere = sum(ranks.collect())
             trained = train(
                 plan.part(number),
                 head,
                 head.layout(current.num_parameters, num_private),
-                head.prepare(convert(features), None if private is None else convert(private)),
-                convert(label),
+                inputs,
+                convert(part.label) if isinstance(part.label, np.ndarray) else part.label,
                 convert(parameters),
                 optimizer=optimizer,
                 curator=task.curator,
@@ -313,9 +330,63 @@ class Descent(Algorithm):
                 weights=weights,
                 state=saved,
                 save=lambda get_state: task.curator.save_state(lambda: {**get_state(), **watch.get_state()}),
+                share=share,
+                rounding_elsewhere=elsewhere,
             )
             parameters, saved = np.asarray(trained), None
+            if ranks is not None:
+                ranks.end_steps()
+        if ranks is not None:
+            ranks.tell(None)
         return move_parameters(head, parameters, num_private=num_private, source=current)
+
+    def assist(self, share: Share, records: Records, *, head: Head, loss: Loss, fit_intercept: bool) -> None:
+        """Compute sums of clipped gradients for rank 0, phase by phase.
+
+        Privacy
+            Reads private columns of the records of this rank, after rank 0 has recorded the cost. Nothing is released.
+        """
+        rng, weights = share.ranks.hear()  # rank 0 has recorded the cost
+        part = _Part.of(records, share, fit_intercept=fit_intercept)
+        while (phase := share.ranks.hear()) is not None:
+            plan, conditioning = phase
+            inputs = part.condition(conditioning, plan, head, load_backend("numpy"))
+            layout = head.layout(conditioning.num_parameters, part.num_private)
+            assist(plan, head, layout, inputs, part.label, share, rng=rng, loss=loss, weights=weights)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Records that this process sums up, scaled: all of them, or those of a share."""
+
+    public: PublicFeatures
+    private: NDArray[np.float64] | None
+    label: NDArray[np.float64] | ScaledLabels
+
+    @property
+    def num_private(self) -> int:
+        return 0 if self.private is None else self.private.shape[1]
+
+    @classmethod
+    def of(cls, records: Records, share: Share | None, *, fit_intercept: bool) -> "_Part":
+        public, private, label = records.public, records.private, records.label
+        if share is not None:
+            public, label = public[share.span], label[share.span]
+            private = None if private is None else private[share.span]
+        scaled = None if private is None else scale_private(private, center=fit_intercept)
+        return cls(public, scaled, open_labels(label, center=fit_intercept))
+
+    def condition(
+        self, conditioning: ConditioningMatrix, plan: TrainingPlan, head: Head, convert: Callable[[Any], Any]
+    ) -> Inputs | StoredInputs:
+        if isinstance(self.public, StoredFeatures):
+            return StoredInputs.of(self.public, conditioning)
+        features = conditioning.apply(self.public)
+        if head.precision != "float64" and isinstance(features, np.ndarray):
+            features = features.astype(head.precision)
+        if plan.sampling_probability == 1.0 and isinstance(features, np.ndarray):
+            features = np.asfortranarray(features)  # full batches read whole columns, samples gather rows
+        return head.prepare(convert(features), None if self.private is None else convert(self.private))
 
 
 @dataclass

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from conddp.bounds import Bounds
+from conddp.data.passes import get_partitions
 from conddp.data.records import Records
+from conddp.features.stored_features import StoredFeatures
 
 __all__ = ["ADDED_LATER", "list_private", "list_public", "list_settings"]
 
@@ -43,7 +45,10 @@ def list_public(records: Records) -> Iterator[bytes]:
     declared = f"Column(name={label.name!r}, role={label.role!r}, bounds={label.bounds!r})"
     yield f"({declared}, {records.schema.private_domains!r})".encode()
     sparse = records.public.sparse
-    if sparse is None:
+    if isinstance(records.public, StoredFeatures):
+        yield records.public.column.table.identity + repr(records.fingerprint).encode()
+        yield repr(records.public.column.encoding).encode()
+    elif sparse is None:
         yield _to_bytes(records.public.values)
     else:  # in canonical form
         yield repr(("csr", sparse.shape)).encode()
@@ -60,7 +65,8 @@ def list_public(records: Records) -> Iterator[bytes]:
 
 def list_private(records: Records) -> Iterator[bytes]:
     """All private cells, clamped: a fit depends on nothing else of them."""
-    yield _to_bytes(records.label.bounds.clamp(records.label.values))
+    for span in get_partitions(records.label) or [slice(None)]:
+        yield _to_bytes(records.label.bounds.clamp(records.label[span].values))
     if records.private is not None:
         for domain, column in zip(records.private.domains, records.private.values.T, strict=True):
             yield _to_bytes(domain.clamp(column) if isinstance(domain, Bounds) else column)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
-from conddp.data.parts import Labels
+from conddp.data.parts import Labels, PublicFeatures
 from conddp.data.passes import run_pass
 from conddp.data.scaling import bound_label_move, scale_label
 from conddp.data.schema import Schema
@@ -37,6 +37,10 @@ class PrivateMean(Algorithm):
         """Return False: no feature is read."""
         return False
 
+    def reads_blocks(self, public_features: PublicFeatures, head: Head) -> bool:
+        """Return True."""
+        return True
+
     def run(self, task: Task) -> FitResult:
         """Release the mean label.
 
@@ -55,12 +59,7 @@ class PrivateMean(Algorithm):
         noise_std = sensitivity / mu
         settings = {"noise_std": noise_std / total_weight, **describe_weights(weights)}
         records = task.spend("one noisy sum of labels", settings, event=make_gaussian_event(mu))
-
-        def sum_block(span: slice, label: Labels) -> NDArray[np.float64]:
-            scaled = scale_label(label)
-            return np.asarray((scaled if weights is None else scaled * weights.values[span]).sum(keepdims=True))
-
-        total = run_pass(sum_block, records.label)
+        total = run_pass(_SumLabels(None if weights is None else weights.values), records.label)
         released = task.curator.release_gaussian(
             BoundedSum(total, sensitivity, "the sum of labels"), noise_std=noise_std
         )
@@ -68,6 +67,20 @@ class PrivateMean(Algorithm):
         parameters = np.zeros((1, layout.size))
         layout.views(parameters)["public"][0, 0, -1] = released[0] / total_weight
         return task.finish(task.make_model(parameters[0]), settings)
+
+
+@dataclass(frozen=True)
+class _SumLabels:
+    """Weighted sum of the scaled labels of a block. The repr shows no number."""
+
+    weights: NDArray[np.float64] | None
+
+    def __call__(self, span: slice, label: Labels) -> NDArray[np.float64]:
+        scaled = scale_label(label)
+        return np.asarray((scaled if self.weights is None else scaled * self.weights[span]).sum(keepdims=True))
+
+    def __repr__(self) -> str:
+        return "<sum of labels>"
 
 
 ALGORITHMS.add("mean", PrivateMean())

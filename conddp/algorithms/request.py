@@ -7,6 +7,7 @@ from typing import Any
 
 from conddp._validate import one_of, positive
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
+from conddp.algorithms.dividing import warn_of_separate_fits
 from conddp.algorithms.several import JointFit, check_outputs, divide_budget, guess_part, join_events
 from conddp.algorithms.unrecorded import warn_of_joint_cost
 from conddp.data.records import Records
@@ -115,9 +116,10 @@ class FitRequest:
             Same as :meth:`~conddp.algorithms.algorithm.Algorithm.fit`. Without a ledger of the user, a second fit of
             this process on the same public columns and number of records raises a
             :class:`~conddp.errors.PrivacyWarning` with the joint cost. So does a delta above one over the number of
-            records, which is public.
+            records, which is public, and so does a fit that several processes of ``torchrun`` make separately.
         """
         warn_about_delta(self._algorithm.cost(self.budget).delta, records.num_records)
+        warn_of_separate_fits()
         ledger = self.ledger
         assert ledger is not None
         if not self._recorded:
@@ -201,6 +203,7 @@ class FitRequest:
         what = f"fitting {number} labels with epsilon={self.epsilon:g}"
         ledger.check(what, whole, neighbouring, event=event, table=table, unit=unit)
         warn_about_delta(whole.delta, used.num_records)
+        warn_of_separate_fits()
         results: list[FitResult] = []
         try:
             for each in outputs:

@@ -29,6 +29,7 @@ from conddp.privacy.randomness import RandomSource
 from conddp.privacy.release import Curator
 from conddp.privacy.transcript import Transcript
 from conddp.training.loop import Callback
+from conddp.training.ranks import Ranks
 
 __all__ = ["Task"]
 
@@ -83,6 +84,8 @@ class Task:
         own.
     weights : array of shape (n,), optional
         Public weights of the records, of which the largest is 1. If None, all records have the same weight.
+    ranks : Ranks, optional
+        Processes that share the work, of which this is rank 0. If None, there is this process only.
     """
 
     name: str
@@ -105,6 +108,7 @@ class Task:
     units: Units | None = None
     unit_digest: str = ""
     weights: NDArray[np.float64] | None = None
+    ranks: Ranks | None = None
 
     @property
     def repeated_units(self) -> Units | None:

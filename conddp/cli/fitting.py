@@ -1,5 +1,7 @@
 """Commands that train a model and use it: ``fit``, ``predict`` and ``report``."""
 
+import warnings
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +21,7 @@ from conddp.cli.columns import (
 )
 from conddp.cli.options import (
     AsJson,
-    DataFile,
+    DataFiles,
     Delta,
     Force,
     HeadName,
@@ -27,6 +29,7 @@ from conddp.cli.options import (
     usage_errors,
 )
 from conddp.cli.terminal import print_json, print_plain, print_prose, print_remarks, show_progress
+from conddp.errors import PrivacyWarning
 
 __all__ = ["fit", "predict", "report"]
 
@@ -35,7 +38,7 @@ RESUMABLE = "No model was written. If {} exists, run the same command again to g
 
 
 def fit(
-    data: DataFile,
+    data: DataFiles,
     out: Annotated[Path, typer.Option(help="Folder for the model; it must not exist.", show_default=False)],
     epsilon: Annotated[float, typer.Option(help="Privacy budget of this fit: a bound on the privacy loss.")] = 1.0,
     delta: Delta = 1e-6,
@@ -69,19 +72,40 @@ def fit(
             help="File that keeps what is released while a long fit runs. If it exists, the killed fit goes on."
         ),
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes that read a table of several or large .parquet files; one per core."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="Address of a Dask cluster that reads such a table, tcp://HOST:PORT, or `local`."),
+    ] = None,
+    scratch: Annotated[
+        Path | None,
+        typer.Option(help="Folder for temporary files, shared by all machines of the cluster.", show_default=False),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a private model and save it with its guarantee."""
+    from conddp.data.stored_table import list_files
+    from conddp.distributed import use_ranks
     from conddp.files import fit_file
 
-    if checkpoint is not None and checkpoint.exists():
-        typer.echo(f"Going on with the fit of {checkpoint}, which is paid for.", err=True)
+    files = list_files(data)
     columns = ColumnOptions(label, label_bounds, public, private, category, drop, unit)
     lost = COUNTED if checkpoint is None else RESUMABLE.format(checkpoint)
-    with usage_errors(), on_interrupt(lost), show_progress("fitting", after=2.0) as advance:
+    with ExitStack() as stack:
+        stack.enter_context(usage_errors())
+        stack.enter_context(on_interrupt(lost))
+        is_first = stack.enter_context(use_ranks()) == 0
+        if not is_first:
+            warnings.simplefilter("ignore", PrivacyWarning)  # the first process shows them
+        elif checkpoint is not None and checkpoint.exists():
+            typer.echo(f"Going on with the fit of {checkpoint}, which is paid for.", err=True)
+        advance = stack.enter_context(show_progress("fitting", after=2.0)) if is_first else None
         saved = fit_file(
-            data,
-            columns.read_schema(data, schema),
+            files,
+            columns.read_schema(files[0], schema),
             out,
             epsilon=epsilon,
             delta=delta,
@@ -92,7 +116,12 @@ def fit(
             seed=seed,
             checkpoint=checkpoint,
             show_step=advance,
+            num_workers=workers,
+            cluster=cluster,
+            scratch=scratch,
         )
+    if not is_first:
+        return
     if as_json:
         print_json({"model": str(out), "guarantee": str(saved.guarantee), "settings": dict(saved.settings)})
     else:
@@ -103,7 +132,7 @@ def fit(
 
 def predict(
     model: Annotated[Path, typer.Argument(help="Folder of a saved model.", show_default=False)],
-    data: DataFile,
+    data: DataFiles,
     out: Annotated[Path, typer.Option(help="File to write: .parquet or .csv.", show_default=False)],
     keep: Annotated[
         list[str] | None,
@@ -113,11 +142,13 @@ def predict(
 ) -> None:
     """Predict for new records. Costs no privacy: the model is already released."""
     from conddp.data.readers import read_column_names
+    from conddp.data.stored_table import list_files
     from conddp.files import predict_file
 
-    kept = split_names(keep, read_column_names(data), option="--keep", what="") if keep else []
+    files = list_files(data)
+    kept = split_names(keep, read_column_names(files[0]), option="--keep", what="") if keep else []
     with show_progress("predicting", after=2.0):
-        count = predict_file(model, data, out, keep=kept, overwrite=force)
+        count = predict_file(model, files, out, keep=kept, overwrite=force)
     print_plain(f"{out}: {count:,} predictions")
 
 

@@ -3,6 +3,7 @@
 Exit codes: 0 for success, 1 for an error that conddp explains, 2 for a usage error, 130 if interrupted.
 """
 
+import os
 import sys
 import warnings
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from conddp.cli.auditing import audit
-from conddp.cli.data import fetch_data, list_data, show_data
+from conddp.cli.data import convert_data, fetch_data, list_data, show_data, simulate_data
 from conddp.cli.fitting import fit, predict, report
 from conddp.cli.ledger import init_ledger, show_ledger
 from conddp.cli.planning import compare, plan
@@ -58,10 +59,12 @@ ledger_app.command("init")(init_ledger)
 ledger_app.command("show")(show_ledger)
 app.add_typer(ledger_app, name="ledger")
 
-data_app = typer.Typer(help="Public data sets: list, fetch, show.", no_args_is_help=True)
+data_app = typer.Typer(help="Public data sets: list, fetch, show, convert, simulate.", no_args_is_help=True)
 data_app.command("list")(list_data)
 data_app.command("fetch")(fetch_data)
 data_app.command("show")(show_data)
+data_app.command("convert")(convert_data)
+data_app.command("simulate")(simulate_data)
 app.add_typer(data_app, name="data")
 
 
@@ -73,7 +76,9 @@ def main() -> None:
             warnings.showwarning = _print_warning
             app()
     except CondDPError as error:
-        print(f"{type(error).__name__}: {name_options(str(error))}", file=sys.stderr)
+        rank = os.environ.get("RANK", "0")  # set by torchrun
+        place = "" if rank == "0" else f"rank {rank}: "
+        print(f"{place}{type(error).__name__}: {name_options(str(error))}", file=sys.stderr)
         sys.exit(1)
     except OSError as error:
         print(f"{error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)

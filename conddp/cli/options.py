@@ -14,6 +14,7 @@ from conddp.errors import CondDPError, refuse_existing
 __all__ = [
     "AsJson",
     "DataFile",
+    "DataFiles",
     "Delta",
     "Draws",
     "Force",
@@ -25,6 +26,14 @@ __all__ = [
 ]
 
 DataFile = Annotated[Path, typer.Argument(help="A table: .parquet, .csv or .csv.gz.", show_default=False)]
+DataFiles = Annotated[
+    list[Path],
+    typer.Argument(
+        help="A table: .parquet, .csv or .csv.gz. Several .parquet files, or a folder of them, may be larger than "
+        "memory.",
+        show_default=False,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Delta = Annotated[
     float, typer.Option("--delta", help="The additive term delta. Choose it well below 1 / number of records.")

@@ -3,8 +3,17 @@
 from conddp.data.column import Column, Kind, Role
 from conddp.data.draft import SchemaDraft
 from conddp.data.parts import Domain, Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers, require_public
-from conddp.data.passes import BLOCK_SIZE, Executor, Sliceable, list_blocks, run_in_order, run_pass, use_executor
+from conddp.data.passes import (
+    BLOCK_SIZE,
+    Executor,
+    Sliceable,
+    list_blocks,
+    run_in_order,
+    run_pass,
+    use_executor,
+)
 from conddp.data.private_cells import read_cells, read_private
+from conddp.data.processes import Processes
 from conddp.data.public_table import PublicTable
 from conddp.data.readers import read_column_names, read_column_types, read_table, stream_table
 from conddp.data.records import Records
@@ -33,6 +42,7 @@ __all__ = [
     "Labels",
     "PrivateFeatures",
     "PrivateSpan",
+    "Processes",
     "PublicFeatures",
     "PublicTable",
     "Records",

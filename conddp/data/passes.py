@@ -1,16 +1,28 @@
 """Passes over records: map a function over blocks of records and add up its results in order.
 
 Gram matrices, sums of clamped residuals and errors are all computed by passes. The inputs only need a length and
-slicing, so columns may be in memory or read from a file on demand. An executor maps the function over the blocks.
+slicing, so columns may be in memory or read from files on demand. Columns in files are divided into partitions. An
+executor maps the function over the blocks or partitions, in this process or elsewhere.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["BLOCK_SIZE", "Executor", "Sliceable", "list_blocks", "run_in_order", "run_pass", "use_executor"]
+__all__ = [
+    "BLOCK_SIZE",
+    "Executor",
+    "Sliceable",
+    "count_additions",
+    "get_partitions",
+    "list_blocks",
+    "run_in_order",
+    "run_pass",
+    "use_executor",
+]
 
 BLOCK_SIZE = 8192  # records; a block with tens of columns fits into the processor cache
 
@@ -18,7 +30,11 @@ SumsT = TypeVar("SumsT")
 
 
 class Sliceable(Protocol):
-    """One or more columns that support ``len`` and slicing."""
+    """One or more columns that support ``len`` and slicing.
+
+    Columns that are read from files also have ``partitions``: consecutive spans, each of which is best read as a whole,
+    and they can be pickled without their cells.
+    """
 
     def __len__(self) -> int:
         """Number of records."""
@@ -28,7 +44,11 @@ class Sliceable(Protocol):
 
 
 class Executor(Protocol):
-    """Applies a function to spans of records, locally or remotely, and yields the results in the order of the spans."""
+    """Applies a function to spans of records, locally or remotely, and yields the results in the order of the spans.
+
+    An executor whose attribute ``is_remote`` is true gets functions that can be pickled, and runs passes over columns
+    in files only. Others run in this process.
+    """
 
     def __call__(self, function: Callable[[slice], SumsT], spans: Iterable[slice], /) -> Iterator[SumsT]:
         """Yield the results of the function, in order."""
@@ -102,9 +122,52 @@ def run_pass(
     lengths = {len(column) for column in columns}
     if len(lengths) != 1:
         raise ValueError(f"columns of a pass must have the same length, got {sorted(lengths)}.")
-    spans = list_blocks(lengths.pop(), block_size=block_size)
-    executor = _EXECUTOR.get()
-    return reduce(_add, executor(lambda span: function(span, *(column[span] for column in columns)), spans))
+    task, executor = _Pass(function, columns, block_size), _EXECUTOR.get()
+    spans: Iterable[slice] | None = get_partitions(*columns)
+    if spans is None:
+        spans = list_blocks(lengths.pop(), block_size=block_size)
+        executor = run_in_order if getattr(executor, "is_remote", False) else executor
+    total: SumsT = reduce(_add, executor(task, spans))
+    return total
+
+
+def get_partitions(*columns: object) -> tuple[slice, ...] | None:
+    """Return the partitions of columns that are read from files; None if all columns are in memory."""
+    found = (getattr(column, "partitions", None) for column in columns)
+    return next((partitions for partitions in found if partitions is not None), None)
+
+
+def count_additions(
+    num_records: int, partitions: tuple[slice, ...] | None = None, *, block_size: int = BLOCK_SIZE
+) -> int:
+    """Return the number of additions that a term of a pass goes through at most, for bounds on rounding errors.
+
+    Examples
+    --------
+    >>> count_additions(20_000), count_additions(20_000, (slice(0, 9_000), slice(9_000, 20_000)))
+    (8195, 8196)
+    """
+    within = num_records if partitions is None else max(int(span.stop - span.start) for span in partitions)
+    return min(num_records, block_size) + -(-within // block_size) + len(partitions or ())
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """What is done with one block, or with one partition block by block. The repr shows no cell."""
+
+    function: Callable[..., Any]
+    columns: tuple[Sliceable, ...]
+    block_size: int
+
+    def __call__(self, span: slice) -> Any:
+        parts = list_blocks(span.stop - span.start, block_size=self.block_size)
+        return reduce(_add, (self._apply(slice(span.start + part.start, span.start + part.stop)) for part in parts))
+
+    def _apply(self, span: slice) -> Any:
+        return self.function(span, *(column[span] for column in self.columns))
+
+    def __repr__(self) -> str:
+        return "<pass over records>"
 
 
 def _add(total: Any, part: Any) -> Any:

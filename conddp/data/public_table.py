@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from conddp.data.column import Kind
 from conddp.data.public_cells import PublicColumn, read_public_column
 from conddp.errors import SchemaError
-from conddp.privacy.fingerprint import Fingerprint, hash_levels, hash_numbers
+from conddp.privacy.fingerprint import ColumnHash, Fingerprint, PartialFingerprint, hash_levels, hash_numbers
 
 __all__ = ["PublicTable"]
 
@@ -95,13 +95,25 @@ class PublicTable:
             return Fingerprint.of(self.matrix)
         return Fingerprint(self.num_records, tuple(sorted(set(self._hash_columns()))))
 
+    def hash_part(self) -> PartialFingerprint:
+        """Fingerprint of these records as a part of a larger table."""
+        columns = (
+            ColumnHash.of_levels(_count(column))
+            if column.kind is Kind.CATEGORY
+            else ColumnHash.of_numbers(column.values)
+            for column in self.columns.values()
+        )
+        return PartialFingerprint(self.num_records, tuple(columns))
+
     def _hash_columns(self) -> Iterator[str]:
         for column in self.columns.values():
-            if column.kind is Kind.CATEGORY:
-                counts = dict(zip(column.levels, column.count_levels().tolist(), strict=True))
-                yield from hash_levels({**counts, "": int((column.values < 0).sum())})
-            else:
-                yield from hash_numbers(column.values)
+            yield from hash_levels(_count(column)) if column.kind is Kind.CATEGORY else hash_numbers(column.values)
+
+
+def _count(column: PublicColumn) -> dict[str, int]:
+    """Number of records of each level of a category; a gap counts as empty text."""
+    counts = dict(zip(column.levels, column.count_levels().tolist(), strict=True))
+    return {**counts, "": int((column.values < 0).sum())}
 
 
 def open_frame(frame: Any) -> nw.DataFrame[Any]:

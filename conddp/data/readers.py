@@ -17,7 +17,15 @@ from conddp.data.column import Kind
 from conddp.data.types import TEXT, UNKNOWN, name_type
 from conddp.errors import SchemaError
 
-__all__ = ["check_header", "read_column_names", "read_column_types", "read_table", "require_names", "stream_table"]
+__all__ = [
+    "check_header",
+    "read_column_names",
+    "read_column_types",
+    "read_table",
+    "read_tables",
+    "require_names",
+    "stream_table",
+]
 
 # What a damaged file makes pyarrow raise; all of its own exceptions are among these or derived from them.
 FAILURES = (OSError, ValueError, LookupError, TypeError, NotImplementedError, MemoryError, ArithmeticError, EOFError)
@@ -67,6 +75,23 @@ def read_table(path: str | Path, names: Sequence[str], *, kinds: Mapping[str, Ki
     if table is None:
         raise SchemaError(DAMAGED.format(source))
     return table
+
+
+def read_tables(paths: Sequence[str | Path], names: Sequence[str], *, kinds: Mapping[str, Kind] | None = None) -> Any:
+    """Read columns of several files, one after the other, as one Arrow table; as :func:`read_table` otherwise."""
+    import pyarrow
+
+    tables = [read_table(path, names, kinds=kinds).select(list(names)) for path in paths]
+    if len(tables) == 1:
+        return tables[0]
+    joined = None
+    try:
+        joined = pyarrow.concat_tables(tables, promote_options="permissive")
+    except FAILURES:
+        pass
+    if joined is None:
+        raise SchemaError("the files have columns of the same name with different types. Write them alike.")
+    return joined
 
 
 def stream_table(

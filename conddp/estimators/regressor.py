@@ -1,7 +1,7 @@
 """scikit-learn estimator for private regression."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -16,15 +16,16 @@ from sklearn.utils.validation import check_is_fitted
 from conddp._validate import one_of
 from conddp.algorithms import Algorithm, FitRequest
 from conddp.algorithms.several import JointFit
-from conddp.bounds import Bounds
-from conddp.data.column import Column
+from conddp.data.readers import read_column_names
 from conddp.data.records import Records
 from conddp.data.schema import Schema
-from conddp.data.units import Units
 from conddp.errors import PrivacyWarning, SchemaError
+from conddp.estimators.dataset import list_dataset_files, stream_dataset
+from conddp.estimators.declaration import declare_schema, take_units
 from conddp.estimators.inputs import Input, open_input
 from conddp.estimators.labels import declare_bounds, make_labels, read_labels, read_sample_weight
 from conddp.features.encoding import Encoding
+from conddp.features.stored_reading import open_records
 from conddp.heads import HEADS, Head, Linearity
 from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
@@ -185,9 +186,11 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         ----------
         X : array or table of shape (n, d)
             Features as a pandas, polars or Arrow table, a NumPy array or a SciPy sparse matrix. Public columns of a
-            table may hold numbers, text, categories, flags and dates, with gaps.
-        y : array of shape (n,) or (n, q)
-            Private label, or several of them. (epsilon, delta) is then the cost of all q models together.
+            table may hold numbers, text, categories, flags and dates, with gaps. An Arrow dataset of Parquet files
+            (``pyarrow.dataset.dataset``) is read block by block and may be larger than memory.
+        y : array of shape (n,) or (n, q), or str
+            Private label, or several of them. (epsilon, delta) is then the cost of all q models together. For an Arrow
+            dataset, the name of the label column.
         sample_weight : array of shape (n,), optional
             Public weights of the records. Only their ratios count.
         unit : array of shape (n,), optional
@@ -211,13 +214,23 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         )
         if self.label_bounds is None:
             declare_bounds(None, ())  # raises, before anything is read
-        given, units = self._take_units(open_input(X), unit)
+        files = list_dataset_files(X)
+        if files is not None:
+            return self._fit_files(request, files, y, sample_weight=sample_weight, unit=unit)
+        given, units = take_units(open_input(X), self.unit, unit)
         self._check_input(given, reset=True)
         names, values = read_labels(y, type(self).__name__, gaps=self.missing_labels == "public")
         bounds = declare_bounds(self.label_bounds, names)
         weights = read_sample_weight(sample_weight, len(given))
         check_consistent_length(range(len(given)), values, *([] if units is None else [units.codes]))
-        schema = self._declare(given, names[0], bounds[0], units)
+        schema = declare_schema(
+            given,
+            names[0],
+            bounds=bounds[0],
+            private_columns=self.private_columns,
+            missing_labels=self.missing_labels,
+            units=units,
+        )
         kept = np.flatnonzero(~np.isnan(values.reshape(len(values), -1)).any(axis=1))
         if not len(kept):
             raise SchemaError("every label is missing.")
@@ -238,6 +251,30 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         self._store(
             tuple(replace(each, feature_order=given.names, encoding=encoding) for each in results), fits.guarantee
         )
+        return self
+
+    def _fit_files(self, request: FitRequest, files: Sequence[Path], label: Any, **refused: Any) -> "PrivateRegressor":
+        """Fit to the files of an Arrow dataset, which are read block by block."""
+        names = read_column_names(files[0])
+        if not isinstance(label, str) or label not in names:
+            raise SchemaError(
+                "for an Arrow dataset, y is the name of its label column, and must be one of its columns."
+            )
+        wanted = [name for name, value in refused.items() if value is not None]
+        wanted += ["unit"] if self.unit is not None else ["private_columns"] if self.private_columns else []
+        if wanted:
+            raise SchemaError(f"an Arrow dataset is read block by block, which does not allow {wanted[0]} yet.")
+        features = [name for name in names if name != label]
+        schema = Schema.of(
+            label=label,
+            label_bounds=declare_bounds(self.label_bounds, [label])[0],
+            public=features,
+            missing_labels=self.missing_labels,
+        )
+        records, encoding = open_records(files, schema, squash=self.heavy_tails == "squash")
+        self.n_features_in_, self.feature_names_in_ = len(features), np.array(features, dtype=object)
+        result = replace(request.run(records), feature_order=tuple(features), encoding=encoding)
+        self._store((result,), result.guarantee)
         return self
 
     def _store(self, results: tuple[FitResult, ...], guarantee: Guarantee | JointGuarantee) -> None:
@@ -327,6 +364,11 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         result has one column for each.
         """
         check_is_fitted(self, "results_")
+        files = list_dataset_files(X)
+        if files is not None:
+            return np.concatenate(
+                [self.predict(piece) for piece in stream_dataset(files, list(self.feature_names_in_))]
+            )
         given = self._arrange(open_input(X))
         public, private = given.transform(self.encoding_), given.read_private(self.results_[0].schema.private_columns)
         predictions = [each.predict(public, private) for each in self.results_]
@@ -347,21 +389,6 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         )
         return float(super().score(X, y, sample_weight))
 
-    def _take_units(self, given: Input, passed: Any) -> tuple[Input, Units | None]:
-        """Take the unit column out of X, or read the units that were passed to fit."""
-        if self.unit is None:
-            if passed is None:
-                return given, None
-            name = getattr(passed, "name", None)
-            return given, Units.of(passed, name=name if isinstance(name, str) and name else "unit")
-        if passed is not None:
-            raise SchemaError(f"unit={self.unit!r} names a column, and fit was given units too. Give one of the two.")
-        found = given.find(self.unit)
-        if found is None:
-            raise SchemaError(f"unit={self.unit!r} is not a column of X. X has: {list(given.names)}.")
-        units = given.read_units(found)
-        return given.without(found), units
-
     def _check_input(self, given: Input, *, reset: bool) -> None:
         """Check the shape of the input, and store or compare the number and the names of its columns."""
         if min(len(given), len(given.names)) == 0:
@@ -379,32 +406,6 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             self.__dict__.pop("feature_names_in_", None)
             if given.has_names:
                 self.feature_names_in_ = np.array(given.names, dtype=object)
-
-    def _declare(self, given: Input, label: str, bounds: Bounds, units: Units | None) -> Schema:
-        """Schema of the training table, from the arguments of the user."""
-        if not isinstance(self.private_columns or {}, Mapping):
-            raise SchemaError(
-                "private_columns must give each private column its range, {name: (low, high)}, "
-                f"got {type(self.private_columns).__name__}."
-            )
-        private: dict[str, Column] = {}
-        for key, declared in (self.private_columns or {}).items():
-            name = given.find(key)
-            if name is None:
-                raise SchemaError(
-                    f"private column {key!r} is not among the features, of which there are {len(given.names)}."
-                )
-            if name in private:
-                raise SchemaError("private_columns names a column twice, by name and by position.")
-            private[name] = Column.private(name, declared)
-        return Schema.of(
-            label=label,
-            label_bounds=bounds,
-            public=[name for name in given.names if name not in private],
-            private=private,
-            missing_labels=self.missing_labels,
-            unit=None if units is None else units.name,
-        )
 
     def _arrange(self, given: Input) -> Input:
         """New records with the columns of the training records, in their order."""

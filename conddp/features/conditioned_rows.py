@@ -6,8 +6,6 @@ Algorithms need predictions :math:`z_i^\top \theta = x_i^\top (A\theta) + a^\top
 are computed once, in small blocks.
 """
 
-import math
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -19,10 +17,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from conddp.data.parts import Matrix, PublicFeatures, SparseMatrix
-from conddp.data.passes import BLOCK_SIZE, list_blocks
+from conddp.data.passes import count_additions, get_partitions, list_blocks
+from conddp.data.stored_column import StoredColumn, slice_rows
 from conddp.features.standardization import find_full_columns, subtract_from_stored
+from conddp.features.stored_features import StoredFeatures
 
-__all__ = ["ConditionedRows"]
+__all__ = ["ConditionedRows", "NormTiles", "count_threads", "sum_columns", "sum_magnitudes"]
 
 Vector = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ class ConditionedRows:
 
     Parameters
     ----------
-    columns : array or sparse matrix of shape (n, d)
+    columns : array or sparse matrix of shape (n, d), or StoredColumn
         Public columns. Stored values of sparse columns without implicit zeros are shifted to mean zero, so that columns
         far from zero, such as dates, do not lose precision.
     shift : array of shape (d,)
@@ -48,7 +48,7 @@ class ConditionedRows:
         A and a, for the shifted columns.
     """
 
-    columns: Matrix | SparseMatrix
+    columns: Matrix | SparseMatrix | StoredColumn
     shift: Vector
     matrix: Vector
     offset: Vector
@@ -70,8 +70,12 @@ class ConditionedRows:
         center : array of shape (d,), optional
             Subtracted from the columns; zero if None.
         """
-        X = public_features.sparse
         origin = np.zeros(len(matrix)) if center is None else center
+        if isinstance(public_features, StoredFeatures):
+            if public_features.sparsely:
+                return cls(public_features.column, np.zeros(len(matrix)), matrix, offset - origin @ matrix)
+            return cls(public_features.column, origin, matrix, offset)
+        X = public_features.sparse
         if X is None:
             return cls(public_features.values, origin, matrix, offset)
         means = X.sum(axis=0) / X.shape[0] if center is None else center
@@ -82,10 +86,10 @@ class ConditionedRows:
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of rows n and of directions k."""
-        return int(self.columns.shape[0]), int(self.matrix.shape[1])
+        return len(self), int(self.matrix.shape[1])
 
     def __len__(self) -> int:
-        return self.shape[0]
+        return self.columns.shape[0] if isinstance(self.columns, csr_array) else len(self.columns)
 
     def __getitem__(self, index: Any) -> "ConditionedRows":
         """Select records by slice or by positions."""
@@ -95,7 +99,7 @@ class ConditionedRows:
         """Sums over records of factors, shape (m, n), times row; shape (m, k)."""
         sums = np.zeros((len(factors), len(self.matrix) + 1))
         for span in list_blocks(len(self)):
-            sums += self.sum_columns(span, factors[:, span])
+            sums += sum_columns(self.get_columns(span), factors[:, span])
         return self.finish_sums(sums)
 
     @property
@@ -112,46 +116,36 @@ class ConditionedRows:
 
     def get_columns(self, span: slice) -> Any:
         """Shifted public columns of a block of records, dense or sparse."""
-        if not isinstance(self.columns, csr_array):
-            block = self.columns[span].astype(np.float64, copy=False)
-            return block - self.shift if self.shift.any() else block
-        start, stop, _ = span.indices(len(self))
-        first, last = self.columns.indptr[start], self.columns.indptr[stop]
-        parts = (
-            self.columns.data[first:last],
-            self.columns.indices[first:last],
-            self.columns.indptr[start : stop + 1] - first,
-        )
-        return csr_array(parts, shape=(stop - start, self.columns.shape[1]))  # shares memory
-
-    def sum_columns(self, span: slice, factors: Vector) -> Vector:
-        """Sums over a block of factors, shape (..., size), times columns and one; shape (..., d + 1)."""
-        sums = (self.get_columns(span).T @ factors.T).T
-        return np.concatenate([sums, factors.sum(axis=-1, keepdims=True)], axis=-1)
+        if isinstance(self.columns, csr_array):
+            start, stop, _ = span.indices(len(self))
+            return slice_rows(self.columns, start, stop)
+        block = self.columns[span]
+        if isinstance(block, csr_array):
+            return block
+        block = block.astype(np.float64, copy=False)
+        return block - self.shift if self.shift.any() else block
 
     def finish_sums(self, sums: Vector) -> Vector:
         """Convert sums of factors times columns and one, shape (..., d + 1), to sums of factors times row."""
         return np.asarray(sums[..., :-1] @ self.matrix + sums[..., -1:] * self.offset)
 
-    def sum_magnitudes(self, span: slice, limits: Vector) -> Vector:
-        """Sums over a block of limits, shape (size,), times absolute columns and one; shape (d + 1,)."""
-        return np.append(abs(self.get_columns(span)).T @ limits, limits.sum())
-
     def bound_rounding(self, magnitudes: Vector) -> Vector:
         r"""Bound the rounding error of a sum of factors times row in every direction; shape (k,).
 
         A sum of columns over one block after another, and then the product with the matrix, round at most
-        :math:`m = B + n / B + d` numbers in sequence, where B is the size of a block. Direction j is off by at most
-        :math:`2 m u \sum_i |f_i|\, (|A|^\top |x_i| + |a|)_j` with u the unit roundoff (Higham 2002, Sec. 3.1). The
-        bound covers the norm of every single row too, which is computed from fewer numbers.
+        :math:`m = B + n / B + d` numbers in sequence, where B is the size of a block (for columns in files
+        :func:`~conddp.data.passes.count_additions`, since partitions are added up separately). Direction j is off by
+        at most :math:`2 m u \sum_i |f_i|\, (|A|^\top |x_i| + |a|)_j` with u the unit roundoff (Higham 2002, Sec. 3.1).
+        The bound covers the norm of every single row too, which is computed from fewer numbers.
 
         Parameters
         ----------
         magnitudes : array of shape (d + 1,)
-            Sums over all blocks of :meth:`sum_magnitudes`, for public limits of the absolute factors.
+            Sums over all blocks of :func:`sum_magnitudes`, for public limits of the absolute factors.
         """
-        n, d = self.columns.shape
-        unit = (min(n, BLOCK_SIZE) + math.ceil(n / BLOCK_SIZE) + d + 16) * 2.0**-52
+        d = len(self.matrix)
+        additions = count_additions(len(self), get_partitions(self.columns)) + d + 16
+        unit = additions * 2.0**-52
         return np.asarray(unit * (magnitudes[:-1] @ np.abs(self.matrix) + magnitudes[-1] * np.abs(self.offset)))
 
     def compute_squared_norms(self, starts: Sequence[int]) -> Vector:
@@ -162,24 +156,13 @@ class ConditionedRows:
         starts : sequence of int
             First direction of every group, from 0 upwards.
         """
-        ends = [*starts[1:], self.shape[1]]
-        tiles = [
-            (group, first, min(first + DIRECTIONS_AT_ONCE, end))
-            for group, (start, end) in enumerate(zip(starts, ends, strict=True))
-            for first in range(start, end, DIRECTIONS_AT_ONCE)
-        ]
-        parts = [np.ascontiguousarray(self.matrix[:, first:last]) for _, first, last in tiles]
-        squared = np.zeros((len(self), len(starts)))
+        tiles, squared = NormTiles.of(self, starts), np.zeros((len(self), len(starts)))
 
         def measure(span: slice) -> None:
-            columns = self.get_columns(span)
-            for (group, first, last), part in zip(tiles, parts, strict=True):
-                rows = columns @ part
-                rows += self.offset[first:last]
-                squared[span, group] += np.einsum("ij,ij->i", rows, rows)
+            squared[span] = tiles.measure(self.get_columns(span))
 
         # Sparse products run on one core each and release the interpreter's lock. Dense products use all cores.
-        workers = min(MOST_THREADS, os.cpu_count() or 1) if isinstance(self.columns, csr_array) else 1
+        workers = count_threads() if isinstance(self.columns, csr_array) else 1
         with ThreadPoolExecutor(workers) as pool:
             list(pool.map(measure, list_blocks(len(self))))
         return squared
@@ -197,8 +180,56 @@ class ConditionedRows:
         """
         with np.errstate(divide="ignore"):
             limits = np.where(self.norms > 0, 1 / self.norms, 0.0)
-        magnitudes = sum(self.sum_magnitudes(span, limits[span]) for span in list_blocks(len(self)))
+        magnitudes = sum(sum_magnitudes(self.get_columns(span), limits[span]) for span in list_blocks(len(self)))
         return 4 * float(np.linalg.norm(self.bound_rounding(np.asarray(magnitudes))))
+
+
+@dataclass(frozen=True, eq=False)
+class NormTiles:
+    """Parts of the matrix of conditioned rows that fit into the processor cache, for squared norms by group.
+
+    Parameters
+    ----------
+    groups : tuple of int
+        Group of the directions of each tile.
+    parts, offsets : tuples of arrays
+        Columns of the matrix, and entries of the offset, of each tile.
+    """
+
+    groups: tuple[int, ...]
+    parts: tuple[Vector, ...]
+    offsets: tuple[Vector, ...]
+
+    @classmethod
+    def of(cls, rows: ConditionedRows, starts: Sequence[int]) -> "NormTiles":
+        """Divide the matrix of rows whose groups of directions begin at these places."""
+        ends = [*starts[1:], rows.shape[1]]
+        tiles = [
+            (group, first, min(first + DIRECTIONS_AT_ONCE, end))
+            for group, (start, end) in enumerate(zip(starts, ends, strict=True))
+            for first in range(start, end, DIRECTIONS_AT_ONCE)
+        ]
+        return cls(
+            tuple(group for group, _, _ in tiles),
+            tuple(np.ascontiguousarray(rows.matrix[:, first:last]) for _, first, last in tiles),
+            tuple(rows.offset[first:last] for _, first, last in tiles),
+        )
+
+    def measure(self, columns: Any) -> Vector:
+        """Squared norms of the rows of a block by group; shape (size, groups)."""
+        squared = np.zeros((columns.shape[0], max(self.groups, default=-1) + 1))
+        for group, part, offset in zip(self.groups, self.parts, self.offsets, strict=True):
+            rows = columns @ part
+            rows += offset
+            squared[:, group] += np.einsum("ij,ij->i", rows, rows)
+        return squared
+
+
+def count_threads() -> int:
+    """Number of threads that this process may use; one in a worker process (:mod:`conddp.data.executors`)."""
+    import pyarrow
+
+    return min(MOST_THREADS, int(pyarrow.cpu_count()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,3 +242,14 @@ class _Transposed:
 
     def __rmatmul__(self, weights: Vector) -> Vector:
         return self.rows.predict(weights)
+
+
+def sum_columns(columns: Any, factors: Vector) -> Vector:
+    """Sums over a block of factors, shape (..., size), times columns and one; shape (..., d + 1)."""
+    sums = (columns.T @ factors.T).T
+    return np.concatenate([sums, factors.sum(axis=-1, keepdims=True)], axis=-1)
+
+
+def sum_magnitudes(columns: Any, limits: Vector) -> Vector:
+    """Sums over a block of limits, shape (size,), times absolute columns and one; shape (d + 1,)."""
+    return np.append(abs(columns).T @ limits, limits.sum())

@@ -174,7 +174,7 @@ class ConditioningMatrix:
         """Compute conditioned features, shape (n, k)."""
         public = require_public(public_features, function="ConditioningMatrix.transform")
         public.check_dense()
-        slope, offset = self._split(public)
+        slope, offset = self.split(public)
         conditioned = np.empty((len(public), self.num_parameters), dtype=dtype)
         for start in range(0, len(public), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
@@ -193,7 +193,7 @@ class ConditioningMatrix:
         public = require_public(public_features, function="ConditioningMatrix.apply")
         if public.sparse is None or not is_large(public) or self.num_codes:
             return self.transform(public)
-        slope, offset = self._split(public)
+        slope, offset = self.split(public)
         if self.scales is not None:
             return ScaledRows.of(public.sparse, self.scales, has_constant=self.has_constant)
         return ConditionedRows.of(public, slope, np.asarray(offset) + np.zeros(self.num_parameters))
@@ -213,7 +213,7 @@ class ConditioningMatrix:
         """Convert weights for original features, shape (..., d), to weights for conditioned features, (..., k)."""
         return weights @ self.inverse.T
 
-    def _split(self, public: PublicFeatures) -> tuple[NDArray[np.float64], NDArray[np.float64] | float]:
+    def split(self, public: PublicFeatures) -> tuple[NDArray[np.float64], NDArray[np.float64] | float]:
         """Split the matrix into the rows of the public columns and the row of the constant column."""
         slope, offset = (self.matrix[:-1], self.matrix[-1]) if self.has_constant else (self.matrix, 0.0)
         if public.shape[1] != self.num_codes + len(slope):

@@ -146,8 +146,16 @@ class Encoding:
         """Yield what was done to columns, as far as it is worth knowing."""
         return (each.remark for each in self.columns if each.remark)
 
-    def transform(self, table: PublicTable) -> PublicFeatures:
+    def transform(self, table: PublicTable, *, as_part: bool | None = None) -> PublicFeatures:
         """Encode a public table that has these columns, in any order, as features.
+
+        Parameters
+        ----------
+        table : PublicTable
+            The records.
+        as_part : bool, optional
+            For a part of a larger table: whether features are stored as a sparse matrix, as in all other parts. If
+            None, this is decided by the size and the non-zero cells of this table.
 
         Raises
         ------
@@ -163,12 +171,13 @@ class Encoding:
             and not np.isnan(table.matrix).any()
         ):
             return PublicFeatures(table.matrix, self.features)
-        self._warn_of_unknown_levels(table)
+        if as_part is None:
+            self._warn_of_unknown_levels(table)
         parts = [each.transform(table.columns[each.column]) for each in self._in_order]
-        groups = self._find_groups()
-        return PublicFeatures(_join(parts, len(table)), self.features, groups, num_codes=self.num_codes)
+        joined = _join(parts, len(table), sparsely=as_part)
+        return PublicFeatures(joined, self.features, self.find_groups(), num_codes=self.num_codes)
 
-    def _find_groups(self) -> NDArray[np.intp] | None:
+    def find_groups(self) -> NDArray[np.intp] | None:
         """Group of each feature; features of a group share a scale. None if every feature has its own."""
         groups, start = [], 0
         for each in self._in_order:
@@ -239,11 +248,13 @@ def _is_plain(X: NDArray[Any], *, squash: bool) -> bool:
         return not any(is_heavy_tailed(X[:, place]) for place in far)
 
 
-def _join(parts: Sequence[Any], num_records: int) -> Any:
-    """Put parts side by side: as a CSR array if that is much smaller, otherwise as a dense array."""
+def _join(parts: Sequence[Any], num_records: int, *, sparsely: bool | None) -> Any:
+    """Put parts side by side: as a CSR array if that is requested or much smaller, otherwise as a dense array."""
     width = sum(part.shape[1] for part in parts)
     filled = sum(part.size for part in parts)  # of a sparse array, the number of stored cells
-    if num_records * width >= SMALLEST and filled < DENSEST * num_records * width:
+    if sparsely is None:
+        sparsely = num_records * width >= SMALLEST and filled < DENSEST * num_records * width
+    if sparsely:
         return sparse.hstack([sparse.csr_array(part) for part in parts], format="csr")
     joined = np.empty((num_records, width))
     start = 0

@@ -7,24 +7,30 @@ of directions that are adjacent in variance. How much a direction is worth askin
 so little is lost by giving them equal weights (``benchmarks/sparse.py`` measures it).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp.data.parts import PublicFeatures, require_public
+from conddp.data.passes import get_partitions
 from conddp.data.units import Units
-from conddp.features.conditioned_rows import ConditionedRows
+from conddp.features.conditioned_rows import ConditionedRows, sum_columns, sum_magnitudes
 from conddp.features.principal_axes import PrincipalAxes
 from conddp.features.public_rows import PublicRows
 from conddp.features.row_weights import RowWeights
 from conddp.features.standardization import is_large
+from conddp.features.stored_features import StoredFeatures
+from conddp.features.stored_norms import StoredNorms
+from conddp.features.stored_rows import StoredRows
 from conddp.features.whitening import WhitenedRows
 
 __all__ = ["GroupedRows", "whiten"]
 
 Vector = NDArray[np.float64]
 
+MOST_FORMED = 256  # columns of a stored table up to which rows are formed in every pass, which takes less than reading
 GROUPS_BY_NUMBER = 16  # groups of equal numbers of directions
 GROUPS_BY_VARIANCE = 16  # groups of equal width on a logarithmic scale of variances; both divisions apply
 
@@ -38,8 +44,11 @@ def whiten(
 ) -> PublicRows:
     """Whiten public features; in memory if they are not too large.
 
+    Without weights the result is kept with the features for the next call.
+
     Privacy
-        Reads public columns only: no cost. Only the numbers of records and columns decide which type is returned.
+        Reads public columns only: no cost. Only the numbers of records and columns, and whether they are in files,
+        decide which type is returned.
 
     Parameters
     ----------
@@ -52,8 +61,16 @@ def whiten(
     weights : RowWeights, optional
         Units of the records and their weights.
     """
-    kind = GroupedRows if is_large(require_public(public_features, function="whiten")) else WhitenedRows
-    return kind.of(public_features, constant=constant, tolerance=tolerance, weights=weights)
+    public = require_public(public_features, function="whiten")
+    kind: Any = GroupedRows if is_large(public) else WhitenedRows
+    if isinstance(public, StoredFeatures):
+        kind = StoredRows if public.shape[1] <= MOST_FORMED else GroupedRows
+    if weights is not None:
+        return kind.of(public, constant=constant, tolerance=tolerance, weights=weights)  # type: ignore[no-any-return]
+    key = ("whitened", constant, tolerance)
+    if key not in public.derived:
+        public.derived[key] = kind.of(public, constant=constant, tolerance=tolerance)
+    return public.derived[key]  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,15 +86,15 @@ class GroupedRows(PublicRows):
         Whitened rows u. The first direction is the constant, if there is one.
     starts : array of shape (G,)
         First direction of every group. The constant is a group of its own.
-    squared_norms : array of shape (n, G)
-        Squared norms of all rows within each group.
+    squared_norms : array of shape (n, G), or StoredNorms
+        Squared norms of all rows within each group. Those of a stored table are kept in files.
     variances, matrix, has_constant, weights
         Same as in :class:`~conddp.features.whitening.WhitenedRows`.
     """
 
     rows: ConditionedRows
     starts: NDArray[np.intp]
-    squared_norms: Vector
+    squared_norms: Any
     variances: Vector
     matrix: Vector
     has_constant: bool
@@ -109,7 +126,11 @@ class GroupedRows(PublicRows):
         rows = ConditionedRows.of(public, matrix[: public.shape[1]], offset, center=axes.center)
         variances = np.concatenate([np.ones(int(constant)), axes.variances])
         starts = _divide(variances, has_constant=constant)
-        squared_norms = rows.compute_squared_norms(starts.tolist())
+        squared_norms: Any
+        if isinstance(public, StoredFeatures):
+            squared_norms = StoredNorms.of(rows, starts.tolist())
+        else:
+            squared_norms = rows.compute_squared_norms(starts.tolist())
         return cls(rows, starts, squared_norms, variances, matrix, constant, weights)
 
     @property
@@ -145,13 +166,15 @@ class GroupedRows(PublicRows):
 
     def start_pass(self, coefficients: Vector, direction_weights: Vector) -> "_GroupedPass":
         """Prepare a pass over the rows."""
-        return _GroupedPass(
-            self,
+        of_groups = self.get_group_weights(direction_weights)
+        blocks = _GroupedColumn(
+            replace(self.rows, matrix=np.empty((self.rows.matrix.shape[0], 0)), offset=np.empty(0)),
+            self.squared_norms,
             self.rows.matrix @ coefficients,
             float(self.rows.offset @ coefficients),
-            direction_weights,
-            self.get_group_weights(direction_weights),
+            of_groups,
         )
+        return _GroupedPass(self, blocks, direction_weights)
 
     def predict(self, coefficients: Vector) -> Vector:
         """Coefficients times row, for all records."""
@@ -168,7 +191,7 @@ class GroupedRows(PublicRows):
 
     def compute_squared_norms(self) -> Vector:
         """Squared norms of all rows, shape (n,)."""
-        return np.asarray(self.squared_norms.sum(axis=1))
+        return np.asarray(self.squared_norms[:].sum(axis=1))
 
     def bound_moves(self, units: Units, weights: Vector | None) -> Vector:
         """Bound how far the records of each unit move a sum: by the sum of their weights (triangle inequality)."""
@@ -184,39 +207,71 @@ class GroupedRows(PublicRows):
 
 
 @dataclass(frozen=True, eq=False)
+class _GroupedColumn:
+    """What a pass needs of the rows of each block: neither the matrix, which is large, nor the rows themselves."""
+
+    rows: ConditionedRows  # without its matrix
+    squared_norms: Any
+    of_columns: Vector  # weights of the columns that correspond to the coefficients
+    constant: float
+    group_weights: Vector
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, span: slice) -> "_GroupedBlock":
+        return _GroupedBlock(
+            self.rows.get_columns(span), self.squared_norms[span], self.of_columns, self.constant, self.group_weights
+        )
+
+    @property
+    def partitions(self) -> tuple[slice, ...] | None:
+        return get_partitions(self.rows.columns)
+
+
+@dataclass(frozen=True, eq=False)
 class _GroupedPass:
     """Pass over grouped rows: sums are added up in terms of the columns, and converted once."""
 
     whole: GroupedRows
-    of_columns: Vector  # weights of the columns that correspond to the coefficients
-    constant: float
+    blocks: _GroupedColumn
     direction_weights: Vector
-    group_weights: Vector
-
-    def predict(self, span: slice) -> Vector:
-        return np.asarray(self.whole.rows.get_columns(span) @ self.of_columns + self.constant)
-
-    def measure(self, span: slice) -> Vector:
-        return np.sqrt(self.whole.squared_norms[span] @ self.group_weights)
-
-    def sum_rows(self, span: slice, factors: Vector) -> Vector:
-        return self.whole.rows.sum_columns(span, factors)
 
     def finish_rows(self, sums: Vector) -> Vector:
         return self.whole.rows.finish_sums(sums)
 
-    def sum_squares(self, span: slice, factors: Vector) -> Vector:
-        return np.asarray(factors @ self.whole.squared_norms[span])
-
     def finish_squares(self, sums: Vector) -> Vector:
         return self.whole.spread(sums / self.whole.sizes)
-
-    def sum_magnitudes(self, span: slice, limits: Vector) -> Vector:
-        return self.whole.rows.sum_magnitudes(span, limits)
 
     def bound_rounding(self, sums: Vector) -> float:
         """Rounding of the sums of both neighbours, and of the norm by which each was bounded."""
         return 4 * float(np.linalg.norm(np.sqrt(self.direction_weights) * self.whole.rows.bound_rounding(sums)))
+
+
+@dataclass(frozen=True, eq=False)
+class _GroupedBlock:
+    """Columns of a block, dense or sparse, and the squared norms of its rows by group."""
+
+    columns: Any
+    squared_norms: Vector
+    of_columns: Vector
+    constant: float
+    group_weights: Vector
+
+    def predict(self) -> Vector:
+        return np.asarray(self.columns @ self.of_columns + self.constant)
+
+    def measure(self) -> Vector:
+        return np.sqrt(self.squared_norms @ self.group_weights)
+
+    def sum_rows(self, factors: Vector) -> Vector:
+        return sum_columns(self.columns, factors)
+
+    def sum_squares(self, factors: Vector) -> Vector:
+        return np.asarray(factors @ self.squared_norms)
+
+    def sum_magnitudes(self, limits: Vector) -> Vector:
+        return sum_magnitudes(self.columns, limits)
 
 
 def _divide(variances: Vector, *, has_constant: bool) -> NDArray[np.intp]:

@@ -7,12 +7,32 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from conddp.data.passes import Sliceable, get_partitions
 from conddp.data.units import Units
 from conddp.features.row_weights import RowWeights
 
-__all__ = ["DensePass", "PublicRows", "RowPass"]
+__all__ = ["DenseBlock", "DensePass", "PublicRows", "RowBlock", "RowPass"]
 
 Vector = NDArray[np.float64]
+
+
+class RowBlock(Protocol):
+    """A block of rows, in a pass with fixed coefficients and direction weights."""
+
+    def predict(self) -> Vector:
+        """Coefficients times row."""
+
+    def measure(self) -> Vector:
+        """Norms of the rows, with each direction multiplied by the root of its weight."""
+
+    def sum_rows(self, factors: Vector) -> Vector:
+        """Sum of factor times row, to be finished."""
+
+    def sum_squares(self, factors: Vector) -> Vector:
+        """Sum of factor times squared row, to be finished."""
+
+    def sum_magnitudes(self, limits: Vector) -> Vector:
+        """Sum that bounds rounding errors, for limits of absolute factors; to be finished."""
 
 
 class RowPass(Protocol):
@@ -21,26 +41,15 @@ class RowPass(Protocol):
     Sums of blocks are added up before they are finished, so that what is common to all blocks is computed once.
     """
 
-    def predict(self, span: slice) -> Vector:
-        """Coefficients times row, for a block."""
-
-    def measure(self, span: slice) -> Vector:
-        """Norms of the rows of a block, with each direction multiplied by the root of its weight."""
-
-    def sum_rows(self, span: slice, factors: Vector) -> Vector:
-        """Sum of factor times row over a block, to be finished."""
+    @property
+    def blocks(self) -> Sliceable:
+        """A column whose blocks are :class:`RowBlock`. It may be sent to other processes."""
 
     def finish_rows(self, sums: Vector) -> Vector:
         """Sums of factor times row, shape (k,), from the sums of all blocks."""
 
-    def sum_squares(self, span: slice, factors: Vector) -> Vector:
-        """Sum of factor times squared row over a block, to be finished."""
-
     def finish_squares(self, sums: Vector) -> Vector:
         """Sums of factor times squared row, shape (k,), from the sums of all blocks."""
-
-    def sum_magnitudes(self, span: slice, limits: Vector) -> Vector:
-        """Sum over a block that bounds rounding errors, for limits of absolute factors; to be finished."""
 
     def bound_rounding(self, sums: Vector) -> float:
         """Bound what rounding adds to the move of a weighted sum of rows, beyond what the curator covers."""
@@ -48,43 +57,77 @@ class RowPass(Protocol):
 
 @dataclass(frozen=True)
 class DensePass:
-    """Pass over rows that are kept in memory."""
+    """Pass over rows of an array, or of a column whose blocks are arrays.
 
-    values: Vector
+    Parameters
+    ----------
+    values : array of shape (n, k), or column
+        The rows.
+    coefficients, direction_weights : arrays of shape (k,)
+        What is fixed in this pass.
+    """
+
+    values: Sliceable
     coefficients: Vector
     direction_weights: Vector
 
-    def predict(self, span: slice) -> Vector:
-        """Coefficients times row, for a block."""
-        return np.asarray(self.values[span] @ self.coefficients)
+    def __len__(self) -> int:
+        return len(self.values)
 
-    def measure(self, span: slice) -> Vector:
-        """Norms of the weighted rows of a block."""
-        return np.sqrt(self.values[span] ** 2 @ self.direction_weights)
+    def __getitem__(self, span: slice) -> "DenseBlock":
+        """Return a block of rows."""
+        return DenseBlock(self.values[span], self.coefficients, self.direction_weights)
 
-    def sum_rows(self, span: slice, factors: Vector) -> Vector:
-        """Sum of factor times row over a block."""
-        return np.asarray(factors @ self.values[span])
+    @property
+    def partitions(self) -> tuple[slice, ...] | None:
+        """Partitions of rows that are made from columns in files."""
+        return get_partitions(self.values)
+
+    @property
+    def blocks(self) -> "DensePass":
+        """Return the pass itself."""
+        return self
 
     def finish_rows(self, sums: Vector) -> Vector:
         """Return the sums unchanged."""
         return sums
 
-    def sum_squares(self, span: slice, factors: Vector) -> Vector:
-        """Sum of factor times squared row over a block."""
-        return np.asarray(factors @ self.values[span] ** 2)
-
     def finish_squares(self, sums: Vector) -> Vector:
         """Return the sums unchanged."""
         return sums
 
-    def sum_magnitudes(self, span: slice, limits: Vector) -> Vector:
-        """Return nothing: the curator covers rounding errors of sums of rows that are kept in memory."""
-        return np.zeros(0)
-
     def bound_rounding(self, sums: Vector) -> float:
-        """Return 0."""
+        """Return 0: the curator covers rounding errors of sums of rows that are formed."""
         return 0.0
+
+
+@dataclass(frozen=True)
+class DenseBlock:
+    """Rows of a block that are formed."""
+
+    values: Vector
+    coefficients: Vector
+    direction_weights: Vector
+
+    def predict(self) -> Vector:
+        """Coefficients times row."""
+        return np.asarray(self.values @ self.coefficients)
+
+    def measure(self) -> Vector:
+        """Norms of the weighted rows."""
+        return np.sqrt(self.values**2 @ self.direction_weights)
+
+    def sum_rows(self, factors: Vector) -> Vector:
+        """Sum of factor times row."""
+        return np.asarray(factors @ self.values)
+
+    def sum_squares(self, factors: Vector) -> Vector:
+        """Sum of factor times squared row."""
+        return np.asarray(factors @ self.values**2)
+
+    def sum_magnitudes(self, limits: Vector) -> Vector:
+        """Return nothing: the curator covers rounding errors of sums of rows that are formed."""
+        return np.zeros(0)
 
 
 class PublicRows(ABC):

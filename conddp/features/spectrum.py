@@ -83,6 +83,11 @@ class Spectrum:
         in_range(0.0, 1.0, tolerance=tolerance)
         relative = None if weights is None else weights * (len(weights) / weights.sum())
         moments = Standardization.of(public_features, constant=constant, function="Spectrum.of", weights=relative)
+        return cls.from_moments(moments, constant=constant, tolerance=tolerance)
+
+    @classmethod
+    def from_moments(cls, moments: Standardization, *, constant: bool, tolerance: float = 1e-6) -> "Spectrum":
+        """Compute the spectrum of public features from their moments; as :meth:`of` otherwise."""
         num_records, center, variance, scales = moments.num_records, moments.center, moments.variance, moments.scale
         gram = moments.gram
         if constant:  # the column of ones is orthogonal to centred columns

@@ -9,13 +9,16 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from conddp.data.parts import Matrix, PublicFeatures, SparseMatrix, require_public
+from conddp.data.passes import run_pass
 from conddp.errors import SchemaError
+from conddp.features.stored_features import StoredFeatures
 
 __all__ = ["Standardization", "add_by_group", "choose_signs", "is_large"]
 
 ROWS_AT_ONCE = 65536  # rows per block when the Gram matrix is summed or features are multiplied by C
 SPARSE_ROWS_AT_ONCE = 2**18  # same, for sparse products, whose results take more memory than their rows
 LARGEST_IN_MEMORY = 2**27  # cells of public rows that are whitened or conditioned in memory: 1 GB
+NO_WEIGHTS = "records of a table that is read from files block by block cannot have weights yet. Use one file."
 TOO_LARGE = "a public column is too large to be squared in floating point. Scale it down."
 
 
@@ -84,6 +87,8 @@ class Standardization:
     ) -> "Standardization":
         """Compute moments of public features, or of an iterator over chunks of them, in one pass.
 
+        Moments of public features without weights are kept with them for the next call.
+
         With an intercept, an approximate mean of every column is subtracted first, so that columns far from zero, such
         as dates, do not lose precision. Large sparse features are summed by sparse products. A mean is then subtracted
         from the columns that have no implicit zero; the others include zero among their values.
@@ -99,6 +104,23 @@ class Standardization:
         weights : array of shape (n,), optional
             Weights of the records; all moments are then weighted.
         """
+        if isinstance(public_features, PublicFeatures) and weights is None:
+            kept: Standardization | None = public_features.derived.get(("moments", constant))
+            if kept is None:
+                kept = cls._compute(public_features, constant=constant, function=function, weights=None)
+                public_features.derived["moments", constant] = kept
+            return kept
+        return cls._compute(public_features, constant=constant, function=function, weights=weights)
+
+    @classmethod
+    def _compute(
+        cls,
+        public_features: PublicFeatures | Iterable[PublicFeatures],
+        *,
+        constant: bool,
+        function: str,
+        weights: NDArray[np.float64] | None,
+    ) -> "Standardization":
         gram, total, shift, num_records, groups = _sum_moments(
             public_features, constant=constant, function=function, weights=weights
         )
@@ -114,6 +136,25 @@ class Standardization:
         gram = np.where(np.outer(varies, varies), gram / np.outer(scale, scale), 0.0)
         return cls(num_records, n, center, variance, varies, scale, gram)
 
+    @property
+    def column_scales(self) -> NDArray[np.float64]:
+        """Root mean square of each column; 1 for a column of zeros."""
+        with np.errstate(over="ignore"):
+            mean_square = self.variance + self.center**2
+        if not np.isfinite(mean_square).all():
+            raise SchemaError(TOO_LARGE)
+        return np.where(mean_square > 0, np.sqrt(mean_square), 1.0)
+
+    def divide(self, divisors: NDArray[np.float64]) -> "Standardization":
+        """Return the moments of the columns divided by these numbers, each scaled by its own deviation."""
+        variance = self.variance / divisors**2
+        scale = np.where(self.varies, np.sqrt(variance), 1.0)
+        ratio = self.scale / (divisors * scale)
+        gram = self.gram * np.outer(ratio, ratio)
+        return Standardization(
+            self.num_records, self.total_weight, self.center / divisors, variance, self.varies, scale, gram
+        )
+
 
 def _sum_moments(
     public_features: PublicFeatures | Iterable[PublicFeatures],
@@ -123,6 +164,10 @@ def _sum_moments(
     weights: NDArray[np.float64] | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], int, NDArray[np.intp] | None]:
     """Sums of outer products and of rows, the shift subtracted from the columns, the number of rows, and the groups."""
+    if isinstance(public_features, StoredFeatures):
+        if weights is not None:
+            raise SchemaError(NO_WEIGHTS)
+        return _sum_stored(public_features, constant=constant)
     gram: NDArray[np.float64] | None = None
     groups: NDArray[np.intp] | None = None
     total = shift = np.zeros(0)
@@ -142,13 +187,49 @@ def _sum_moments(
         num_records += n
     if gram is None:
         raise SchemaError("there are no public features: the iterator of chunks is empty.")
+    _check_sums(gram, constant=constant)
+    return gram, total, shift, num_records, groups
+
+
+def _check_sums(gram: NDArray[np.float64], *, constant: bool) -> None:
     if not np.isfinite(gram).all():
         raise SchemaError(TOO_LARGE)
     if len(gram) == 0 and not constant:
         raise SchemaError(
             "there is no public column and no intercept. Make a column public, or keep fit_intercept=True."
         )
-    return gram, total, shift, num_records, groups
+
+
+def _sum_stored(
+    features: StoredFeatures, *, constant: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], int, NDArray[np.intp] | None]:
+    """Same as :func:`_sum_moments` for features in files, by one pass over them. The sums are kept for the next call.
+
+    The sums are those about the shift, with or without a constant column.
+    """
+    column = features.column
+    if "sums" not in features.derived:
+        shift = _choose_shift(features.read(slice(0, min(len(features), column.rows_at_once))))
+        size = SPARSE_ROWS_AT_ONCE if features.sparsely else column.rows_at_once
+        features.derived["sums"] = (*run_pass(_SumMoments(shift), column, block_size=size), shift)
+    gram, total, shift = features.derived["sums"]
+    _check_sums(gram, constant=constant)
+    if constant:
+        return gram.copy(), total, shift, len(features), features.groups
+    n = float(len(features))
+    gram = gram + np.outer(shift, total) + np.outer(total, shift) + n * np.outer(shift, shift)
+    return gram, total + n * shift, np.zeros(len(shift)), len(features), features.groups
+
+
+@dataclass(frozen=True)
+class _SumMoments:
+    """Sums of outer products and of rows of a block, after a shift."""
+
+    shift: NDArray[np.float64]
+
+    def __call__(self, span: slice, X: Matrix | SparseMatrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return _sum_sparse(X, self.shift, None) if isinstance(X, csr_array) else _sum_dense(X, self.shift, None)
 
 
 def _choose_shift(X: Matrix | SparseMatrix) -> NDArray[np.float64]:

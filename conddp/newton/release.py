@@ -9,15 +9,15 @@ If units have several records or the user gave weights, record i is multiplied b
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from conddp.data.passes import BLOCK_SIZE, run_pass
-from conddp.features.public_rows import PublicRows, RowPass
-from conddp.features.row_weights import RowWeights
+from conddp.data.passes import BLOCK_SIZE, Sliceable, run_pass
+from conddp.features.public_rows import PublicRows, RowBlock
 from conddp.losses import Loss
 from conddp.newton.private_columns import PrivateRows
 from conddp.privacy.neighbouring import Neighbouring
@@ -109,7 +109,7 @@ class _PublicFacts:
 @np.errstate(all="ignore")  # warnings must not depend on labels
 def release_residuals(
     rows: Rows,
-    label: Vector,
+    label: Sliceable,
     label_range: tuple[float, float],
     coefficients: Vector,
     query: ResidualQuery,
@@ -176,15 +176,10 @@ def release_residuals(
     weights, total_weight = rows.weights, rows.total_weight
     most, rounding, together = neighbouring.sensitivity(query.clip_norm), 0.0, math.inf
     passing = rows.start_pass(coefficients, query.direction_weights)
+    sum_block = _SumBlock(query, label_range, neighbouring, loss, None if weights is None else weights.values)
     if isinstance(rows, PublicRows):
         stride = BLOCK_SIZE * max(1, n // BLOCK_SIZE // BLOCKS_FOR_CURVATURE)
-
-        def sum_block(span: slice, labels: Vector) -> tuple[Vector, float, _PublicFacts]:
-            residuals = _Residuals.of(passing, span, query, _take(weights, span))
-            facts = residuals.describe(label_range, neighbouring, loss, with_curvature=span.start % stride == 0)
-            return *residuals.add_up(labels, label_range, loss), facts
-
-        total, square, facts = run_pass(sum_block, label)
+        total, square, facts = run_pass(replace(sum_block, stride=stride), label, passing.blocks)
         farthest = facts.farthest if facts.farthest <= most else most  # also if it is NaN
         curvature = passing.finish_squares(np.asarray(facts.curvature)) / facts.weight_sampled
         rounding = passing.bound_rounding(facts.magnitudes)
@@ -195,11 +190,7 @@ def release_residuals(
             beside = query.square_weight * query.clip_norm * weights.unit_totals
             together = rows.bound_unit_move(distances, query.direction_weights, beside=beside)
     else:
-
-        def sum_private(span: slice, labels: Vector) -> tuple[Vector, float]:
-            return _Residuals.of(passing, span, query, _take(weights, span)).add_up(labels, label_range, loss)
-
-        total, square = run_pass(sum_private, label)
+        total, square = run_pass(sum_block, label, passing.blocks)
         farthest, curvature = most, np.full(k, 2 * ndtr(query.clip_norm / query.residual_std) - 1)
     total = passing.finish_rows(total)
     # At least the clip norm, so that the noise covers rounding errors of sums with terms as large as the clip norm.
@@ -224,8 +215,30 @@ def release_residuals(
     )
 
 
-def _take(weights: RowWeights | None, span: slice) -> Vector | None:
-    return None if weights is None else weights.values[span]
+@dataclass(frozen=True)
+class _SumBlock:
+    """The function that a pass applies to every block: labels and rows in, sums out. The repr shows no number."""
+
+    query: ResidualQuery
+    label_range: tuple[float, float]
+    neighbouring: Neighbouring
+    loss: Loss
+    weights: Vector | None
+    stride: int = 0  # records between the blocks from which the curvature of public rows is estimated
+
+    def __call__(self, span: slice, labels: Vector, rows: RowBlock) -> tuple[Any, ...]:
+        with np.errstate(all="ignore"):  # warnings must not depend on labels; the pass may run in another process
+            residuals = _Residuals.of(rows, self.query, None if self.weights is None else self.weights[span])
+            sums = residuals.add_up(labels, self.label_range, self.loss)
+            if not self.stride:
+                return sums
+            with_curvature = span.start % self.stride == 0
+            return *sums, residuals.describe(
+                self.label_range, self.neighbouring, self.loss, with_curvature=with_curvature
+            )
+
+    def __repr__(self) -> str:
+        return "<sums of clamped residuals>"
 
 
 @dataclass(frozen=True)
@@ -233,18 +246,17 @@ class _Residuals:
     """Predictions of a block, and the limits to which its residuals are clamped."""
 
     query: ResidualQuery
-    passing: RowPass
-    span: slice
+    rows: RowBlock
     predicted: Vector
     norms: Vector
     limits: Vector
     weights: Vector | None
 
     @classmethod
-    def of(cls, passing: RowPass, span: slice, query: ResidualQuery, weights: Vector | None) -> "_Residuals":
-        norms = passing.measure(span)
+    def of(cls, rows: RowBlock, query: ResidualQuery, weights: Vector | None) -> "_Residuals":
+        norms = rows.measure()
         limits = query.clip_norm / np.maximum(norms, 1e-12)
-        return cls(query, passing, span, passing.predict(span), norms, limits, weights)
+        return cls(query, rows, rows.predict(), norms, limits, weights)
 
     def add_up(self, label: Vector, label_range: tuple[float, float], loss: Loss) -> tuple[Vector, float]:
         """Sum over the block; the sums are private."""
@@ -252,8 +264,8 @@ class _Residuals:
         clamped = np.clip(residuals, -self.limits, self.limits)
         squares = np.minimum(residuals**2, self.query.square_limit**2)
         if self.weights is not None:
-            return self.passing.sum_rows(self.span, clamped * self.weights), float(squares @ self.weights)
-        return self.passing.sum_rows(self.span, clamped), float(squares.sum())
+            return self.rows.sum_rows(clamped * self.weights), float(squares @ self.weights)
+        return self.rows.sum_rows(clamped), float(squares.sum())
 
     def describe(
         self, label_range: tuple[float, float], neighbouring: Neighbouring, loss: Loss, *, with_curvature: bool
@@ -266,7 +278,7 @@ class _Residuals:
         moves, alone = distances * self.norms, 0.0
         farthest, kept = float(moves.max()), tuple[Vector, ...]()
         weights = np.ones(len(largest)) if self.weights is None else self.weights
-        magnitudes = self.passing.sum_magnitudes(self.span, largest * weights)
+        magnitudes = self.rows.sum_magnitudes(largest * weights)
         if self.weights is not None:
             kept = (distances,)
             alone = float((np.hypot(moves, self.query.square_weight * self.query.clip_norm) * weights).max())
@@ -275,5 +287,5 @@ class _Residuals:
         left = (2 * ndtr(self.limits / self.query.residual_std) - 1) * loss.curvature(self.predicted)
         if self.weights is not None:
             left = left * self.weights
-        curvature = self.passing.sum_squares(self.span, left)
+        curvature = self.rows.sum_squares(left)
         return _PublicFacts(farthest, magnitudes, kept, alone, curvature, float(weights.sum()))

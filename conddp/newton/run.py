@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from conddp.data.passes import Sliceable
 from conddp.features.public_rows import PublicRows
 from conddp.features.whitening import WhitenedRows
 from conddp.losses import Loss, Squared
@@ -62,7 +63,7 @@ class NewtonRun:
 
 def run_newton(
     rows: Rows,
-    label: Vector,
+    label: Sliceable,
     label_range: tuple[float, float],
     start: Vector,
     *,

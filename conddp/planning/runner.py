@@ -17,15 +17,11 @@ from typing import Any, Generic, Protocol, TypeVar
 from threadpoolctl import threadpool_limits
 
 from conddp.cache import ContentCache
-from conddp.errors import CondDPError
+from conddp.data.tasks import WorkerDied, count_cores
 
 __all__ = ["ProgressCallback", "Store", "WorkerDied", "run_cells"]
 
 ProgressCallback = Callable[[int, int, float], None]  # cells done, cells in all, seconds left
-
-
-class WorkerDied(CondDPError, RuntimeError):  # noqa: N818  (reads as what happened)
-    """A worker process ended before its work was done."""
 
 
 class Work(Hashable, Protocol):
@@ -97,7 +93,7 @@ def run_cells(
         if store and stored is not None:
             results[cell] = store.decode(stored)
     missing = sorted((cell for cell in cells if cell not in results), key=lambda cell: -cell.work)
-    num_workers = min(num_workers or _count_cores(), max(len(missing), 1))
+    num_workers = min(num_workers or count_cores(), max(len(missing), 1))
     clock = _Clock(sum(cell.work for cell in missing), num_workers)
 
     def finish(cell: CellT, result: ResultT, seconds: float) -> None:
@@ -196,9 +192,3 @@ def _end_with_parent(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(1)
-
-
-def _count_cores() -> int:
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-__all__ = ["Fingerprint", "hash_levels", "hash_numbers"]
+__all__ = ["ColumnHash", "Fingerprint", "PartialFingerprint", "hash_levels", "hash_numbers"]
 
 BLOCK = 2**15  # cells hashed at a time, so that they stay in the processor's cache
 SPARSE_ROWS = 2**18  # rows of a sparse matrix hashed at a time
@@ -82,6 +82,66 @@ class Fingerprint:
         return {"num_records": self.num_records, "columns": list(self.columns)}
 
 
+@dataclass(frozen=True)
+class ColumnHash:
+    """Hash of some records of a column, which can be added to that of other records.
+
+    Parameters
+    ----------
+    total : int
+        Sum of the hashes of all cells, modulo 2**64.
+    first : int
+        Hash of one cell.
+    is_constant : bool
+        Whether all cells have this hash.
+    """
+
+    total: int
+    first: int
+    is_constant: bool
+
+    @classmethod
+    def of_numbers(cls, values: NDArray[Any]) -> "ColumnHash":
+        """Hash a column of numbers. NaN is a gap."""
+        hashes = _hash_cells(np.where(np.isnan(values), np.nan, values)[:, None])[:, 0]
+        return cls(int(hashes.sum(dtype=np.uint64)), int(hashes[0]), bool((hashes == hashes[0]).all()))
+
+    @classmethod
+    def of_levels(cls, counts: Mapping[str, int]) -> "ColumnHash":
+        """Hash a column of text, from the number of records of each level."""
+        hashes = {_hash_level(level): count for level, count in counts.items() if count}
+        return cls(sum(count * each for each, count in hashes.items()) % 2**64, next(iter(hashes)), len(hashes) == 1)
+
+    def __add__(self, other: "ColumnHash") -> "ColumnHash":
+        same = self.is_constant and other.is_constant and self.first == other.first
+        return ColumnHash((self.total + other.total) % 2**64, self.first, same)
+
+
+@dataclass(frozen=True)
+class PartialFingerprint:
+    """Fingerprint of some records of a table, which can be added to that of other records.
+
+    Parameters
+    ----------
+    num_records : int
+        Number of records.
+    columns : tuple of ColumnHash
+        Hash of each column.
+    """
+
+    num_records: int
+    columns: tuple[ColumnHash, ...]
+
+    def __add__(self, other: "PartialFingerprint") -> "PartialFingerprint":
+        pairs = zip(self.columns, other.columns, strict=True)
+        return PartialFingerprint(self.num_records + other.num_records, tuple(one + two for one, two in pairs))
+
+    def finish(self) -> Fingerprint:
+        """Return the fingerprint of all records."""
+        hashes = {_show(each.total) for each in self.columns if not each.is_constant}
+        return Fingerprint(self.num_records, tuple(sorted(hashes)))
+
+
 def hash_numbers(values: NDArray[Any]) -> Iterator[str]:
     """Yield the hash of a column of numbers, as in :meth:`Fingerprint.of`; nothing if it is constant. NaN is a gap."""
     yield from Fingerprint.of(np.where(np.isnan(values), np.nan, values)[:, None]).columns  # one NaN, not several
@@ -91,9 +151,11 @@ def hash_levels(counts: Mapping[str, int]) -> Iterator[str]:
     """Yield the hash of a column of text, from the number of records of each level; nothing if it is constant."""
     if np.count_nonzero(list(counts.values())) < 2:
         return
-    digests = (hashlib.blake2b(level.encode(errors="surrogatepass"), digest_size=8).digest() for level in counts)
-    hashes = (int.from_bytes(digest, "little") for digest in digests)
-    yield _show(sum(count * each for count, each in zip(counts.values(), hashes, strict=True)) % 2**64)
+    yield _show(sum(count * _hash_level(level) for level, count in counts.items()) % 2**64)
+
+
+def _hash_level(level: str) -> int:
+    return int.from_bytes(hashlib.blake2b(level.encode(errors="surrogatepass"), digest_size=8).digest(), "little")
 
 
 def _show(value: int) -> str:

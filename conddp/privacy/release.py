@@ -50,9 +50,19 @@ _ROUNDING = 1e-9
 _calibrate = lru_cache(maxsize=64)(calibrate_gaussian_mu)
 
 
-def bound_rounding(num_records: int) -> float:
-    """Bound the fraction by which rounding can increase the sensitivity of a float64 sum of bounded vectors."""
-    return 1e-9 + num_records**2 * 2.0**-53
+def bound_rounding(num_records: int, additions: int | None = None) -> float:
+    """Bound the fraction by which rounding can increase the sensitivity of a float64 sum of bounded vectors.
+
+    Parameters
+    ----------
+    num_records : int
+        Number of vectors n.
+    additions : int, optional
+        Number of additions m that each of them goes through at most, if they are added up in blocks; n if None. The
+        rounding error of a sum is then at most n m times the unit roundoff times their bound (Higham 2002, Sec. 4.2).
+    """
+    sequential = num_records**2 * 2.0**-53
+    return 1e-9 + (sequential if additions is None else min(sequential, num_records * additions * 2.0**-52))
 
 
 @dataclass(frozen=True)
@@ -91,6 +101,8 @@ class Curator:
         separate runs.
     num_records : int
         Number of records in each sum, for the bound on rounding.
+    additions : int, optional
+        Number of additions that a record goes through at most, if all sums are added up in blocks.
     budget : PrivacyBudget, optional
         Total cost of all releases. A full-batch or pure release that would exceed it is refused before noise is drawn.
         The cost of Poisson-sampled releases is computed at the end of the fit.
@@ -106,6 +118,7 @@ class Curator:
         generators: np.random.Generator | Sequence[np.random.Generator],
         *,
         num_records: int,
+        additions: int | None = None,
         budget: PrivacyBudget | None = None,
         float32_without_guarantee: bool = False,
         checkpoint: Checkpoint | None = None,
@@ -113,7 +126,7 @@ class Curator:
         positive_integer(num_records=num_records)
         self._generators = [generators] if isinstance(generators, np.random.Generator) else list(generators)
         self._streams = [NoiseStream(gaussian(), generator) for generator in self._generators]
-        self._enlarged = 1 + bound_rounding(num_records)
+        self._enlarged = 1 + bound_rounding(num_records, additions)
         self._allows_float32 = float32_without_guarantee
         self._budget = budget
         self._event: Transcript | None = None

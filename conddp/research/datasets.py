@@ -59,7 +59,7 @@ class Source:
     title, licence : str
         Description, and the licence of the source.
     file : str
-        Path below the data folder, of a CSV file compressed with gzip; empty if there is no reader.
+        Path below the data folder, of a CSV file compressed with gzip; empty for a set that is converted.
     label : str
         Name of the label column.
     bounds : Bounds
@@ -70,6 +70,8 @@ class Source:
         Of the uncompressed content: "sha256:..." or git's "blob:...". One of them must match.
     num_records : int
         Rows of the whole set.
+    log : str
+        Path of a file that users download themselves and convert, because of its size or licence.
     sample, sample_digest : str
         A smaller file, used if the whole set is not on this machine.
     leave_out : tuple of str
@@ -95,6 +97,7 @@ class Source:
     member: str = ""
     digests: tuple[str, ...] = ()
     num_records: int = 0
+    log: str = ""
     sample: str = ""
     sample_digest: str = ""
     leave_out: tuple[str, ...] = ()
@@ -218,7 +221,8 @@ DATASETS = {
         Bounds(0, 400),
         "https://ailab.criteo.com/criteo-sponsored-search-conversion-log-dataset/",
         num_records=15_995_634,
-        note="6.4 GB, available from its page after accepting the licence; conddp has no reader for it yet",
+        log="Criteo_Conversion_Search/CriteoSearchData",
+        note="6.4 GB, available from its page after accepting the licence; 1,732,721 records have a label",
     ),
 }
 
@@ -248,6 +252,8 @@ def load_dataset(name: str) -> Records:
     """
     source = get_source(name)
     path, is_sample = locate_dataset(name)
+    if source.log:
+        raise DatasetNotFound(f"data set '{name}' must be converted before it is loaded: {_how_to_convert(path)}")
     try:
         with gzip.open(path, "rb") as file:
             content = file.read()
@@ -306,16 +312,25 @@ def locate_dataset(name: str) -> tuple[Path, bool]:
         If it is not on this machine.
     """
     source = get_source(name)
-    for file, is_sample in ((source.file, False), (source.sample, True)):
+    packed = source.log and f"{source.log}.gz"
+    for file, is_sample in ((source.file, False), (source.log, False), (packed, False), (source.sample, True)):
         for folder in data_folders():
             if file and (folder / file).exists():
                 return folder / file, is_sample
-    if not source.file:
-        raise DatasetNotFound(f"data set '{name}': {source.note}. Page: {source.url}")
+    if source.log:
+        raise DatasetNotFound(
+            f"data set '{name}' must be downloaded by hand: {source.note}. Page: {source.url}. Put the file at "
+            f"{source.log} below a folder, name that folder in CONDDP_DATA, and convert it. Simulated rows with the "
+            "same columns: write_simulation(folder, num_rows)."
+        )
     raise DatasetNotFound(
         f"data set '{name}' is not on this machine. Download it with fetch_dataset('{name}') from "
         f"{source.url}, or put the file at {source.file} below a folder and name that folder in CONDDP_DATA."
     )
+
+
+def _how_to_convert(log: Path) -> str:
+    return f"convert_criteo('{log}', folder), then load_criteo(folder)."
 
 
 def data_folders() -> tuple[Path, ...]:
@@ -351,7 +366,7 @@ def list_datasets() -> list[dict[str, Any]]:
             path, is_sample = locate_dataset(name)
             state, file = ("a sample" if is_sample else "here"), str(path)
         except DatasetNotFound:
-            state, file = ("fetch" if source.file else "by hand"), ""
+            state, file = ("by hand" if source.log else "fetch"), ""
         about = {"records": source.num_records, "licence": source.licence, "title": source.title}
         entries.append({"name": name, **about, "state": state, "file": file})
     about = {key: SYNTHETIC[key] for key in ("name", "records", "licence", "title")}
@@ -376,6 +391,8 @@ def describe_dataset(name: str) -> dict[str, Any]:
         facts["note"] = source.note
     try:
         path, is_sample = locate_dataset(name)
+        if source.log:
+            return {**facts, "file": str(path), "how to use it": _how_to_convert(path)}
         dataset = load_dataset(name)
     except DatasetNotFound as missing:
         return {**facts, "how to get it": str(missing)}

@@ -56,8 +56,11 @@ def fetch_dataset(name: str, *, url: str | None = None, callback: ProgressCallba
         If the content does not have the known digest.
     """
     source = get_source(name)
-    if not source.file:
-        raise FetchFailed(f"data set '{name}' cannot be fetched: {source.note}. Page: {source.url}")
+    if source.log:
+        raise FetchFailed(
+            f"data set '{name}' cannot be fetched: {source.note}. Page: {source.url}. Then convert the file with "
+            "convert_criteo(log, folder)."
+        )
     place = url or source.url
     archive = _download(place, callback)
     content = _find_member(archive, source, place)

@@ -17,22 +17,24 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.linalg import eigvalsh
 
 from conddp.data.parts import PublicFeatures
 from conddp.features.grouped_rows import whiten
 from conddp.features.spectrum import Spectrum
-from conddp.features.standardization import ROWS_AT_ONCE, Standardization, is_large
+from conddp.features.standardization import Standardization
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.stored import decode, require
-from conddp.theory import Improvement, compute_improvement
+from conddp.theory.extremes import Extremes
+from conddp.theory.linear_regression import Improvement
 
 __all__ = ["Design"]
 
 FAR = 20.0  # a column is heavy-tailed if a value is more than this many standard deviations from the mean
 ILL_CONDITIONED = 1e3
+MOST_DECOMPOSED = 1000  # columns up to which the raw columns are decomposed in full
 
 
 @dataclass(frozen=True)
@@ -94,33 +96,33 @@ class Design:
         (5, 4)
         """
         rows, n = whiten(public_features), len(public_features)
-        leverage = rows.compute_squared_norms() / n
-        center, deviation, farthest = _describe_columns(public_features)
-        far = farthest > FAR * deviation
+        moments = Standardization.of(public_features, constant=True, function="Design.of")
+        deviation = np.where(moments.varies, np.sqrt(moments.variance), 0.0)
+        scales = moments.column_scales
+        extremes = Extremes.of(public_features, rows, center=moments.center, scales=scales)
+        far = extremes.farthest > FAR * deviation
         spread = rows.variances[1:]  # relative to their mean; columns of unit variance add up to their number
-        varying = int(np.count_nonzero(deviation > 1e-12 * np.abs(center)))
-        scaled = np.sqrt(spread * varying / max(len(spread), 1))
-        spectrum = Spectrum.of(public_features)
-        scales = spectrum.column_scales
-        unit = _scale_columns(public_features, scales[:-1])
+        scaled = np.sqrt(spread * int(np.count_nonzero(deviation)) / max(len(spread), 1))
+        values = _list_singular_values(moments, rows.num_directions)
+        of_scaled = _list_singular_values(moments.divide(scales), rows.num_directions)
         return cls(
             public_features.names,
             n,
             rows.num_directions,
-            tuple(spectrum.singular_values.tolist()),
+            tuple(values.tolist()),
             tuple(scaled.tolist()),
-            float(leverage.max()),
-            float(np.quantile(leverage, 0.99)),
+            extremes.largest_leverage,
+            extremes.high_leverage,
             tuple(deviation.tolist()),
             tuple(
                 name
                 for name, heavy, varies in zip(public_features.names, far, deviation > 0, strict=True)
                 if heavy and varies
             ),
-            _compute_cost(public_features, spectrum),
-            _compute_cost(unit, Spectrum.of(unit)),
-            float(leverage.max()) * rows.num_directions / n,
-            compute_improvement(public_features, constant=True),
+            (extremes.longest + 1.0) * float((values**-2.0).sum()) / n,
+            (extremes.longest_scaled + 1.0) * float((of_scaled**-2.0).sum()) / n,
+            extremes.largest_leverage * rows.num_directions / n,
+            _compute_improvement(values, extremes, n),
         )
 
     @property
@@ -228,36 +230,28 @@ class Design:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
-def _describe_columns(
-    public_features: PublicFeatures,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Mean, standard deviation and largest distance from the mean of every column."""
-    if public_features.sparse is None or not is_large(public_features):
-        X = public_features.values
-        center, deviation = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
-        farthest = np.maximum(X.max(axis=0) - center, center - X.min(axis=0)) if X.shape[1] else np.empty(0)
-        return center, deviation, farthest
-    moments = Standardization.of(public_features, constant=True, function="Design.of")
-    high, low = (end(axis=0).toarray() for end in (public_features.sparse.max, public_features.sparse.min))
-    return moments.center, np.sqrt(moments.variance), np.maximum(high - moments.center, moments.center - low)
+def _list_singular_values(moments: Standardization, rank: int) -> NDArray[np.float64]:
+    """Singular values of the columns and a constant column, decreasing.
+
+    With very many columns they are the roots of the eigenvalues of the Gram matrix, which are accurate down to 1e-8 of
+    the largest; smaller ones are raised to that.
+    """
+    if len(moments.center) <= MOST_DECOMPOSED:
+        return Spectrum.from_moments(moments, constant=True).singular_values
+    n, center = moments.num_records, moments.center
+    gram = moments.gram * np.outer(moments.scale, moments.scale) + n * np.outer(center, center)
+    gram = np.block([[gram, n * center[:, None]], [n * center[None], np.full((1, 1), float(n))]])
+    squared = eigvalsh(gram, overwrite_a=True, check_finite=False)[::-1][:rank]
+    return np.asarray(np.sqrt(np.maximum(squared, 1e-16 * squared[0])))
 
 
-def _scale_columns(public_features: PublicFeatures, scales: NDArray[np.float64]) -> PublicFeatures:
-    """Divide every column by its scale; sparse features stay sparse."""
-    X = public_features.sparse
-    if X is None:
-        return PublicFeatures(public_features.values / scales, public_features.names)
-    scaled = csr_array((X.data / scales[X.indices], X.indices, X.indptr), shape=X.shape)
-    return PublicFeatures(scaled, public_features.names)
+def _compute_improvement(values: NDArray[np.float64], extremes: Extremes, num_records: int) -> Improvement:
+    """Same as :func:`~conddp.theory.linear_regression.compute_improvement` for the paper's matrix and a constant.
 
-
-def _compute_cost(public_features: PublicFeatures, spectrum: Spectrum) -> float:
-    X = public_features.sparse
-    if X is None:
-        longest = max(
-            float((block.astype(np.float64) ** 2).sum(axis=1).max())
-            for block in np.array_split(public_features.values, -(-len(public_features) // ROWS_AT_ONCE))
-        )
-    else:
-        longest = float(X.power(2).sum(axis=1).max())
-    return (longest + 1.0) * float((spectrum.singular_values**-2.0).sum()) / spectrum.num_records
+    With C = V S^-1 V' times the root of n, the norms of conditioned rows are those of whitened rows, and projected
+    labels are mapped to conditioned parameters by an isometry over the root of n.
+    """
+    longest = math.sqrt(extremes.longest + 1.0)
+    rows = longest / math.sqrt(num_records * extremes.largest_leverage)
+    factors = rows * math.sqrt(num_records) / values
+    return Improvement(float(values[0] / values[-1]), 1.0, float(factors[-1]), float(factors[0]))

@@ -13,11 +13,13 @@ from conddp.heads.head import Array, Head, Inputs, Layout
 from conddp.losses import Loss
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.release import BoundedSum, Curator
-from conddp.training.clipping import Workspace, compute_clipped_sum
+from conddp.training.batches import Batches
+from conddp.training.clipping import Workspace
 from conddp.training.optimizers import Optimizer
-from conddp.training.sampling import PoissonSampler
+from conddp.training.ranks import Share
+from conddp.training.stored_batches import StoredInputs
 
-__all__ = ["Progress", "StepCounter", "TrainingPlan", "train"]
+__all__ = ["Progress", "StepCounter", "TrainingPlan", "assist", "train"]
 
 LARGEST_PARAMETER = 1e6  # parameters are clamped to this (post-processing), so that a diverging run cannot overflow
 
@@ -101,8 +103,8 @@ def train(
     plan: TrainingPlan,
     head: Head,
     layout: Layout,
-    inputs: Inputs,
-    label: Array,
+    inputs: Inputs | StoredInputs,
+    label: Any,
     parameters: Array,
     *,
     optimizer: Optimizer,
@@ -114,6 +116,8 @@ def train(
     weights: RowWeights | None = None,
     state: Mapping[str, Any] | None = None,
     save: Callable[[Callable[[], dict[str, Any]]], None] | None = None,
+    share: Share | None = None,
+    rounding_elsewhere: float = 0.0,
 ) -> Array:
     """Train K configurations at once and return their parameters, shape (K, P).
 
@@ -128,7 +132,8 @@ def train(
         Samples consist of whole units, each with the same probability and independently of all others. Sums over
         rows that are never formed may be rounded by more than the curator covers. Sensitivity and noise are then
         multiplied by one plus a public bound (``inputs.bound_rounding``). The same goes for sums of activations in
-        float32.
+        float32. On several ranks, every record is in the sum of one of them, and their sums are added up before noise
+        is added once.
 
     Parameters
     ----------
@@ -158,11 +163,14 @@ def train(
         State of an interrupted run, from which to go on.
     save : callable, optional
         Called after every step, before the callback, with a function that returns the state of the run.
+    share : Share, optional
+        The records of rank 0, if others take part (:func:`assist`). ``inputs`` and ``label`` are those of this share.
+    rounding_elsewhere : float
+        Sum of ``inputs.bound_rounding`` of the other ranks.
     """
     xp = array_api_compat.array_namespace(parameters)
     parameters = xp.asarray(parameters, copy=True)
     K = parameters.shape[0]
-    is_numpy = isinstance(parameters, np.ndarray)
 
     def per_configuration(value: Any) -> Array:
         column = np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), (K,)))
@@ -170,14 +178,19 @@ def train(
 
     clip_norm = per_configuration(plan.clip_norm)
     together = 1.0 if weights is None else max(1.0, weights.largest_total)
-    together *= 1.0 + inputs.bound_rounding(1 if weights is None else weights.units.largest, parameters.dtype)
+    per_unit = 1 if weights is None else weights.units.largest
+    together *= 1.0 + inputs.bound_rounding(per_unit, parameters.dtype) + rounding_elsewhere
     sensitivity = neighbouring.sensitivity(clip_norm) * together
     noise_std = per_configuration(plan.noise_multiplier) * clip_norm * together
-    sampler = PoissonSampler(
-        label.shape[0] if weights is None else weights.units.num_units, plan.sampling_probability, rng
+    batches = Batches.of(
+        inputs,
+        label,
+        sampling_probability=plan.sampling_probability,
+        rng=rng,
+        weights=weights,
+        share=share,
+        like=parameters,
     )
-    expected_weight = sampler.expected_size if weights is None else weights.total * plan.sampling_probability
-    all_weights = None if weights is None else xp.asarray(weights.values, dtype=parameters.dtype)
     workspace = Workspace.of(head, layout, parameters)
     num_averaged = max(1, round(plan.averaging * plan.num_steps))
     total, done = None, 0
@@ -192,21 +205,17 @@ def train(
         return known if total is None else {**known, "total": np.asarray(total)}
 
     for step in range(done + 1, plan.num_steps + 1):
-        batch, batch_label, batch_weights = inputs, label, all_weights
-        if plan.sampling_probability < 1.0:
-            drawn = sampler.draw() if weights is None else weights.units.list_records(sampler.draw())
-            index = drawn if is_numpy else xp.asarray(drawn, device=parameters.device)
-            batch, batch_label = inputs.take(index), label[index]
-            batch_weights = None if all_weights is None else all_weights[index]
-        gradient = compute_clipped_sum(
-            workspace, batch, batch_label, clip_norm=clip_norm, loss=loss, weights=batch_weights
-        )
+        if share is not None:
+            share.ranks.start_step(parameters, step)
+        gradient = batches.compute_sum(workspace, layout, clip_norm, loss)
+        if share is not None:
+            share.ranks.add_up(gradient)
         if curator is not None:
             clipped = BoundedSum(gradient, sensitivity, "clipped gradients")
             gradient = curator.release_gaussian(
                 clipped, noise_std=noise_std, sampling_probability=plan.sampling_probability
             )
-        gradient /= expected_weight
+        gradient /= batches.expected_weight
         optimizer.update(parameters, gradient)
         parameters[...] = xp.minimum(xp.maximum(parameters, -LARGEST_PARAMETER), LARGEST_PARAMETER)
         if num_averaged > 1 and step > plan.num_steps - num_averaged:
@@ -216,3 +225,54 @@ def train(
         if callback is not None and callback(Progress(step, plan.num_steps, parameters)):
             return parameters
     return parameters if total is None else total / num_averaged
+
+
+@np.errstate(all="ignore")
+def assist(
+    plan: TrainingPlan,
+    head: Head,
+    layout: Layout,
+    inputs: Inputs | StoredInputs,
+    label: Any,
+    share: Share,
+    *,
+    rng: np.random.Generator,
+    loss: Loss | None = None,
+    weights: RowWeights | None = None,
+) -> None:
+    """Compute the sums of a rank other than 0, as long as rank 0 trains (:func:`train`).
+
+    Rank 0 first receives ``inputs.bound_rounding`` of every other rank.
+
+    Privacy
+        Sends one sum of clipped gradients per step to rank 0, without noise: rank 0 releases the total. Adds no noise
+        and releases nothing. The cost must have been recorded by rank 0.
+
+    Parameters
+    ----------
+    plan, head, layout, loss, weights
+        As on rank 0.
+    inputs, label
+        Features and labels of the records of this rank.
+    share : Share
+        Which of all records these are.
+    rng : numpy.random.Generator
+        Copy of the generator for Poisson samples of rank 0.
+    """
+    parameters = np.zeros((1, layout.size))
+    clip_norm = np.array([plan.clip_norm], dtype=np.float64)
+    workspace = Workspace.of(head, layout, parameters)
+    batches = Batches.of(
+        inputs,
+        label,
+        sampling_probability=plan.sampling_probability,
+        rng=rng,
+        weights=weights,
+        share=share,
+        like=parameters,
+    )
+    share.ranks.report(inputs.bound_rounding(1 if weights is None else weights.units.largest, parameters.dtype))
+    is_first = True
+    while share.ranks.await_step(parameters, is_first=is_first):
+        is_first = False
+        share.ranks.answer(batches.compute_sum(workspace, layout, clip_norm, loss))

@@ -49,6 +49,7 @@ WATCHING = (
     "tests/test_units.py",
     "tests/test_weights.py",
     "tests/test_several.py",
+    "tests/test_ranks.py",
 )
 
 
@@ -65,6 +66,11 @@ FIRST = {
     "data/scaling.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_whole_fits.py"),
     "newton/private_columns.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_whole_fits.py"),
     "privacy/selection.py": ("tests/test_selection.py",),
+    "training/ranks.py": ("tests/test_ranks.py",),
+    "training/loop.py": ("tests/privacy/test_sensitivity.py", "tests/test_ranks.py"),
+    "algorithms/descent.py": ("tests/test_ranks.py",),
+    "algorithms/dividing.py": ("tests/test_ranks.py",),
+    "training/batches.py": ("tests/test_units.py", "tests/test_ranks.py"),
     "algorithms/tuned.py": ("tests/test_tuned.py", "tests/test_unit_ledger.py"),
     "algorithms/algorithm.py": (
         "tests/privacy/test_release.py",
@@ -410,8 +416,8 @@ MUTANTS = (
     Mutant(
         "units: weights forgotten in the sum",
         "newton/release.py",
-        "return self.passing.sum_rows(self.span, clamped * self.weights),",
-        "return self.passing.sum_rows(self.span, clamped),",
+        "return self.rows.sum_rows(clamped * self.weights),",
+        "return self.rows.sum_rows(clamped),",
     ),
     Mutant(
         "units: descent bounded as one record",
@@ -457,9 +463,40 @@ MUTANTS = (
     ),
     Mutant(
         "units: records sampled one by one",
+        "training/batches.py",
+        "drawn = self.units.list_records(drawn)",
+        "drawn = np.flatnonzero(self.sampler.generator.random(len(self.units)) < self.sampler.sampling_probability)",
+    ),
+    # Ranks
+    Mutant(
+        "ranks: records of rank 0 are used by all ranks",
+        "training/ranks.py",
+        "return slice(self.num_records * rank // size, self.num_records * (rank + 1) // size)",
+        "return slice(0, self.num_records * (rank + 1) // size)",
+    ),
+    Mutant(
+        "ranks: other ranks send noise too",
         "training/loop.py",
-        "drawn = sampler.draw() if weights is None else weights.units.list_records(sampler.draw())",
-        "drawn = np.flatnonzero(rng.random(label.shape[0]) < plan.sampling_probability)",
+        "share.ranks.answer(\n",
+        "share.ranks.answer(rng.normal(size=parameters.shape) * clip_norm +\n",
+    ),
+    Mutant(
+        "ranks: no sum but that of rank 0 is covered by the bound on rounding",
+        "algorithms/descent.py",
+        "rounding=inputs.rounding + sum(ranks.collect())",
+        "rounding=0.0 * sum(ranks.collect())",
+    ),
+    Mutant(
+        "ranks: other ranks read private values before the cost is recorded",
+        "algorithms/descent.py",
+        "rng, weights = share.ranks.hear()  # rank 0 has recorded the cost\n",
+        "_Part.of(records, share, fit_intercept=fit_intercept)\n        rng, weights = share.ranks.hear()\n",
+    ),
+    Mutant(
+        "ranks: other settings are not noticed",
+        "algorithms/dividing.py",
+        "if theirs != mine",
+        "if False",
     ),
     # Clipping and clamping
     Mutant(
@@ -609,9 +646,9 @@ MUTANTS = (
     ),
     Mutant(
         "weights: those of the user count twice in the sum of gradients",
-        "training/loop.py",
-        "xp.asarray(weights.values, dtype=parameters.dtype)",
-        "xp.asarray(np.sqrt(weights.values), dtype=parameters.dtype)",
+        "training/batches.py",
+        ".asarray(values, dtype=like.dtype)",
+        ".asarray(np.sqrt(values), dtype=like.dtype)",
     ),
     Mutant(
         "weights: moments of private columns without them",

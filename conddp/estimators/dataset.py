@@ -1,0 +1,43 @@
+"""Arrow datasets: tables in Parquet files that the estimator reads block by block."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from conddp.data.readers import stream_table
+from conddp.data.stored_table import list_files
+from conddp.errors import SchemaError
+
+__all__ = ["list_dataset_files", "stream_dataset"]
+
+
+def list_dataset_files(X: Any) -> list[Path] | None:
+    """Return the files of an Arrow dataset, or None if X is not one.
+
+    Raises
+    ------
+    SchemaError
+        If the dataset is not in Parquet files on this machine's disks, or some of its rows or columns are left out.
+    """
+    if not (type(X).__module__.startswith("pyarrow.") and hasattr(X, "get_fragments")):
+        return None
+    files = getattr(X, "files", None)
+    local = type(getattr(X, "filesystem", None)).__name__ == "LocalFileSystem"
+    if files is None or not local or any(Path(each).suffix != ".parquet" for each in files):
+        raise SchemaError(
+            "an Arrow dataset must consist of local .parquet files. Write it with pyarrow.dataset.write_dataset, or "
+            "pass a table."
+        )
+    try:
+        list(X.get_fragments())
+    except ValueError:
+        raise SchemaError(
+            "the Arrow dataset has a filter or a projection. Write what is left to files of its own."
+        ) from None
+    return list_files(files)
+
+
+def stream_dataset(files: Sequence[Path], names: Sequence[str]) -> Iterator[Any]:
+    """Read columns of files piece by piece, as Arrow tables."""
+    for path in files:
+        yield from (piece for piece in stream_table(path, names) if len(piece))

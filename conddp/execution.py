@@ -1,0 +1,58 @@
+"""Where passes run: in this process, on worker processes of this machine, or on a Dask cluster."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from threadpoolctl import threadpool_limits
+
+from conddp._validate import positive_integer
+from conddp.data.passes import Executor, run_in_order
+from conddp.data.processes import Processes
+
+__all__ = ["open_executor"]
+
+
+@contextmanager
+def open_executor(num_workers: int | None = None, cluster: str | None = None) -> Iterator[Executor]:
+    """Open the executor that the options of a command ask for, and close it at the end of a ``with`` block.
+
+    Privacy
+        Costs nothing. See :class:`~conddp.data.processes.Processes` and :class:`~conddp.dask.DaskExecutor` for what
+        workers see.
+
+    Parameters
+    ----------
+    num_workers : int, optional
+        Number of workers on this machine. Without a cluster, passes run in this process if there is at most one.
+    cluster : str, optional
+        Address of the scheduler of a Dask cluster, or ``"local"`` for a cluster on this machine with ``num_workers``
+        workers, by default one per core.
+
+    Examples
+    --------
+    >>> from conddp.data import use_executor
+    >>> with open_executor(num_workers=1) as executor, use_executor(executor):
+    ...     pass  # fit a model
+    """
+    if num_workers is not None:
+        positive_integer(num_workers=num_workers)
+    if cluster is None:
+        if num_workers is None or num_workers == 1:
+            with threadpool_limits(1):  # as in workers, so that results are the same
+                yield run_in_order
+            return
+        with Processes(num_workers) as processes:
+            yield processes
+        return
+    from conddp.dask import DaskExecutor, connect, start_local  # Dask is an extra
+
+    if cluster == "local":
+        with start_local(num_workers) as client:
+            yield DaskExecutor(client)
+        return
+    if num_workers is not None:
+        raise ValueError(
+            f"the cluster {cluster!r} has its own workers, so their number cannot be chosen, got {num_workers}."
+        )
+    with connect(cluster) as client:
+        yield DaskExecutor(client)

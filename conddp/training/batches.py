@@ -1,0 +1,103 @@
+"""Batches of records for the steps of a run: all records, or Poisson samples of them."""
+
+from dataclasses import dataclass
+
+import array_api_compat
+import numpy as np
+
+from conddp.data.units import Units
+from conddp.features.row_weights import RowWeights
+from conddp.heads.head import Array, Inputs, Layout
+from conddp.losses import Loss
+from conddp.training.clipping import Workspace, compute_clipped_sum
+from conddp.training.ranks import Share
+from conddp.training.sampling import PoissonSampler
+from conddp.training.stored_batches import StoredBatches, StoredInputs
+
+__all__ = ["Batches"]
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Records of a run, of which every step uses all or a Poisson sample.
+
+    Every rank draws the same sample of the records, or units, of all ranks and keeps those of its share. Together, the
+    ranks use the sample that a single process would have drawn.
+
+    Parameters
+    ----------
+    inputs, label, weights
+        Features, labels and weights (or None) of the records of this process.
+    sampler : PoissonSampler
+        Sampler of records or units.
+    expected_weight : float
+        Expected sum of the weights of a batch, over all ranks.
+    units : Units, optional
+        Units of all records, if units are sampled.
+    share : Share, optional
+        Which of all records these are; all of them if None.
+    """
+
+    inputs: Inputs
+    label: Array
+    weights: Array | None
+    sampler: PoissonSampler
+    expected_weight: float
+    units: Units | None = None
+    share: Share | None = None
+
+    @classmethod
+    def of(
+        cls,
+        inputs: Inputs | StoredInputs,
+        label: Array,
+        *,
+        sampling_probability: float,
+        rng: np.random.Generator,
+        weights: RowWeights | None,
+        share: Share | None,
+        like: Array,
+    ) -> "Batches | StoredBatches":
+        """Make batches, with weights as an array like that of the parameters.
+
+        Parameters
+        ----------
+        inputs, label, share
+            See the class.
+        sampling_probability : float
+            Probability that a record, or unit, is in a batch.
+        rng : numpy.random.Generator
+            Generator of the samples; the same one on every rank.
+        weights : RowWeights or None
+            Units of all records and their weights.
+        like : array
+            Parameters of the run.
+        """
+        if isinstance(inputs, StoredInputs):
+            return StoredBatches(inputs, label, PoissonSampler(len(inputs), sampling_probability, rng))
+        num_records = label.shape[0] if share is None else share.num_records
+        if weights is None:
+            sampler = PoissonSampler(num_records, sampling_probability, rng)
+            return cls(inputs, label, None, sampler, sampler.expected_size, None, share)
+        values = weights.values if share is None else weights.values[share.span]
+        values = array_api_compat.array_namespace(like).asarray(values, dtype=like.dtype)
+        sampler = PoissonSampler(weights.units.num_units, sampling_probability, rng)
+        return cls(inputs, label, values, sampler, weights.total * sampling_probability, weights.units, share)
+
+    def compute_sum(self, workspace: Workspace, layout: Layout, clip_norm: Array, loss: Loss | None) -> Array:
+        """Sum the clipped gradients of the next batch, as :func:`~conddp.training.clipping.compute_clipped_sum`."""
+        inputs, label, weights = self.draw()
+        return compute_clipped_sum(workspace, inputs, label, clip_norm=clip_norm, loss=loss, weights=weights)
+
+    def draw(self) -> tuple[Inputs, Array, Array | None]:
+        """Return features, labels and weights of the next batch."""
+        if self.sampler.sampling_probability == 1.0:
+            return self.inputs, self.label, self.weights
+        drawn = self.sampler.draw()
+        if self.units is not None:
+            drawn = self.units.list_records(drawn)
+        if self.share is not None:
+            drawn = self.share.select(drawn)
+        is_numpy = isinstance(self.label, np.ndarray)
+        index = drawn if is_numpy else self.inputs.xp.asarray(drawn, device=self.label.device)
+        return self.inputs.take(index), self.label[index], None if self.weights is None else self.weights[index]
