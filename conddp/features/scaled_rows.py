@@ -43,7 +43,7 @@ class ScaledRows:
         """Multiply columns by scales. If there is a constant, its scale is the last one."""
         slopes = scales[:-1] if has_constant else scales
         data = columns.data * slopes[columns.indices] if (slopes != 1.0).any() else columns.data
-        short = np.int32 if max(columns.nnz, *columns.shape) < 2**31 else np.int64  # less to read in every step
+        short: Any = np.int32 if max(columns.nnz, *columns.shape) < 2**31 else np.int64  # less to read in every step
         indices, starts = columns.indices.astype(short, copy=False), columns.indptr.astype(short, copy=False)
         return cls(csr_array((data, indices, starts), shape=columns.shape), float(scales[-1]) if has_constant else None)
 
