@@ -361,7 +361,7 @@ MUTANTS = (
     Mutant(
         "never formed: rounding not covered in descent",
         "training/loop.py",
-        "together *= 1.0 + inputs.bound_rounding(1 if weights is None else weights.units.largest, parameters.dtype)",
+        "together *= 1.0 + inputs.bound_rounding(per_unit, parameters.dtype) + rounding_elsewhere",
         "together *= 1.0",
     ),
     Mutant(
