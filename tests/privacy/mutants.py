@@ -276,8 +276,8 @@ MUTANTS = (
     Mutant(
         "embeddings: products of equal bins left out",
         "heads/embeddings.py",
-        "squared[repeated] = xp.maximum(exact, xp.zeros_like(exact))",
-        "squared[repeated] = plain",
+        "exact = xp.sum(products * equal, axis=(1, 2)) + allowance * plain",
+        "exact = plain",
     ),
     Mutant(
         "embeddings: norms as they are rounded",
@@ -288,8 +288,14 @@ MUTANTS = (
     Mutant(
         "embeddings: rounding of float32 sums not covered",
         "heads/embeddings.py",
-        "return 0.0 if dtype == precision else bound_sum_rounding(self.xp, dtype, per_unit=per_unit)",
-        "return 0.0",
+        "bound = 0.0 if dtype == precision else bound_sum_rounding(self.xp, dtype, per_unit=per_unit)",
+        "bound = 0.0",
+    ),
+    Mutant(
+        "embeddings: vectors of equal bins that cancel may be long",
+        "heads/embeddings.py",
+        "squared[repeated] = xp.maximum(total, LARGEST_CANCELLATION * plain)",
+        "squared[repeated] = total",
     ),
     Mutant(
         "embeddings: float32 sums of a unit in one block",
