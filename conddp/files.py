@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 
-LARGEST_TABLE = 2**26  # cells of a Parquet file that is read into memory
+LARGEST_TABLE = 2**23  # cells of a Parquet file that is read into memory, where they take up to 100 bytes each
 
 
 def plan_file(data: Path, schema: Schema, **settings: Any) -> Plan:
