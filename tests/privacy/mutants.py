@@ -319,8 +319,8 @@ MUTANTS = (
     Mutant(
         "never formed: norms of other groups",
         "features/grouped_rows.py",
-        "return np.sqrt(self.whole.squared_norms[span] @ self.group_weights)",
-        "return np.sqrt(self.whole.squared_norms[span] @ self.group_weights[::-1])",
+        "return np.sqrt(self.squared_norms @ self.group_weights)",
+        "return np.sqrt(self.squared_norms @ self.group_weights[::-1])",
     ),
     Mutant(
         "never formed: different weights within a group",
@@ -343,14 +343,14 @@ MUTANTS = (
     Mutant(
         "never formed: norms of the last directions of a group",
         "features/conditioned_rows.py",
-        "squared[span, group] += ",
-        "squared[span, group] = ",
+        "squared[:, group] += ",
+        "squared[:, group] = ",
     ),
     Mutant(
         "never formed: norms without the offset",
         "features/conditioned_rows.py",
-        "rows += self.offset[first:last]",
-        "rows += 0.0",
+        "rows += offset\n",
+        "rows += 0.0\n",
     ),
     Mutant(
         "never formed: columns shifted, but not the offset",
@@ -373,8 +373,8 @@ MUTANTS = (
     Mutant(
         "never formed: rounding of one block only",
         "features/conditioned_rows.py",
-        "magnitudes = sum(self.sum_magnitudes(span, limits[span]) for span in list_blocks(len(self)))",
-        "magnitudes = [self.sum_magnitudes(span, limits[span]) for span in list_blocks(len(self))][-1]",
+        "magnitudes = sum(sum_magnitudes(self.get_columns(span), limits[span]) for span in list_blocks(len(self)))",
+        "magnitudes = [sum_magnitudes(self.get_columns(span), limits[span]) for span in list_blocks(len(self))][-1]",
     ),
     # Units of several records
     Mutant(
@@ -840,14 +840,51 @@ MUTANTS = (
     Mutant(
         "float32 sums in newton",
         "features/public_rows.py",
-        "return np.asarray(factors @ self.values[span])",
-        "return np.asarray(factors.astype(np.float32) @ self.values[span].astype(np.float32))",
+        "return np.asarray(factors @ self.values)",
+        "return np.asarray(factors.astype(np.float32) @ self.values.astype(np.float32))",
     ),
     Mutant(
         "rounding not covered",
         "privacy/release.py",
-        "return 1e-9 + num_records**2 * 2.0**-53",
-        "return 0.0",
+        "return 1e-9 + (sequential if additions is None",
+        "return 0.0 * (sequential if additions is None",
+    ),
+    # Tables in files
+    Mutant(
+        "files: rounding covered as if there were one partition",
+        "data/passes.py",
+        "-(-within // block_size) + len(partitions or ())",
+        "-(-within // block_size)",
+    ),
+    Mutant(
+        "files: a table read into memory is covered as if it were summed in blocks",
+        "algorithms/auto.py",
+        "return head.linear_in is Linearity.COLUMNS\n\n    def run",
+        "return True\n\n    def run",
+    ),
+    Mutant(
+        "files: a file may change during a fit",
+        "data/stored_table.py",
+        "if (size, digest) != (part.size, part.digest):",
+        "if size < 0:",
+    ),
+    Mutant(
+        "files: labels are not part of what noise is derived from",
+        "algorithms/identity.py",
+        "yield _to_bytes(records.label.bounds.clamp(records.label[span].values))",
+        "yield b''",
+    ),
+    Mutant(
+        "files: samples of the next steps are read again and again",
+        "training/stored_batches.py",
+        "inputs, label = self._ahead.popleft()",
+        "inputs, label = self._ahead[0]",
+    ),
+    Mutant(
+        "files: records of other positions are gathered",
+        "training/stored_batches.py",
+        "places = self.wanted[first:last] - span.start",
+        "places = np.arange(last - first)",
     ),
     # Accounting
     Mutant(
