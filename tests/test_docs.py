@@ -24,7 +24,9 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n+```text\n(.*?)```)?", re.DOTALL)
 # What `conddp reproduce` leaves beside its page is not a page of the site.
-PAGES = sorted(path for path in DOCS.rglob("*.md") if path.parent.name != "reproduction" or path.name == "index.md")
+PAGES = sorted(
+    path for path in DOCS.rglob("*.md") if path.parent.name != "reproduction" or path.name in ("index.md", "criteo.md")
+)
 
 
 def run(program: str | Path, folder: Path = ROOT) -> str:
@@ -121,6 +123,7 @@ def test_the_page_on_reproduction_is_made_from_the_stored_results(tmp_path: Path
         (tmp_path / path.name).write_text(path.read_text())
     markdown, _ = write_page(tmp_path)
     assert markdown.read_text() == (stored / "index.md").read_text()
+    assert (tmp_path / "criteo.md").read_text() == (stored / "criteo.md").read_text()
 
 
 def test_the_changelog_has_a_privacy_heading() -> None:

@@ -12,6 +12,7 @@ from conddp.planning.runner import ProgressCallback
 from conddp.report import write_report
 from conddp.research.datasets import DATASETS
 from conddp.research.experiments.catalogue import EXPERIMENTS, make_quick
+from conddp.research.experiments.criteo.run import write_criteo_page
 from conddp.research.experiments.experiment import Experiment, is_sample, measure_cells
 from conddp.research.experiments.figures import draw_rows, draw_spectra, render_svg
 from conddp.research.experiments.page import ExperimentResults, render_page_markdown, report_reproduction
@@ -21,7 +22,8 @@ from conddp.research.experiments.tables import render_markdown
 
 __all__ = ["NAMES", "NothingAtHand", "reproduce_experiment", "reproduce_spectra", "write_page"]
 
-NAMES = ("spectra", *EXPERIMENTS)
+NAMES = ("spectra", *EXPERIMENTS, "criteo")
+FURTHER = "\n## Criteo\n\nThe experiments on the Criteo log have [a page of their own](criteo.md).\n"
 RESULTS = "experiments-v1.jsonl"  # in the cache folder
 
 
@@ -123,7 +125,8 @@ def write_page(out: Path) -> tuple[Path, Path]:
         figures["spectra.svg"] = (out / "spectra.svg").read_text(encoding="utf-8")
         spectra = (out / "spectra.md").read_text(encoding="utf-8").split("\n\n", 1)[1]
     markdown, page = out / "index.md", out / "index.html"
-    markdown.write_text(render_page_markdown(results, spectra), encoding="utf-8")
+    further = FURTHER if write_criteo_page(out) else ""
+    markdown.write_text(render_page_markdown(results, spectra) + further, encoding="utf-8")
     write_report(report_reproduction(results, figures, spectra), page, overwrite=True)
     return markdown, page
 
