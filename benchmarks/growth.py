@@ -131,8 +131,8 @@ def show(what: str, found: dict[str, Any]) -> None:
     workers = f" + {found['worker_mb']:5.0f}" if found["worker_mb"] else " " * 8
     print(
         f"{what:42s} {found['seconds']:7.1f} s  {found['driver_mb']:5.0f}{workers} MB  "
-        f"sent {found['sent_mb']:8.2f} MB  received {found['received_mb']:8.2f} MB  {found['passes']:3d} passes  model {found['model']}  "
-        f"load {found['load']:.1f}",
+        f"sent {found['sent_mb']:8.2f} MB  received {found['received_mb']:8.2f} MB  {found['passes']:3d} passes  "
+        f"model {found['model']}  load {found['load']:.1f}",
         flush=True,
     )
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from conddp.algorithms.request import FitRequest
 from conddp.data.column import Kind
 from conddp.data.parts import PublicFeatures, as_column
-from conddp.data.passes import use_executor
+from conddp.data.passes import get_executor, run_in_order, use_executor
 from conddp.data.readers import read_table, read_tables, require_names, stream_table
 from conddp.data.records import Records
 from conddp.data.schema import Schema
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 
-LARGEST_TABLE = 2**26  # cells of a Parquet file that is read into memory
+LARGEST_TABLE = 2**23  # cells of a Parquet file that is read into memory, where they take up to 100 bytes each
 
 
 def plan_file(data: Path, schema: Schema, **settings: Any) -> Plan:
@@ -172,7 +172,7 @@ def fit_file(
         Called with the number of noisy steps done and their total number. It sees nothing that is released.
     num_workers, cluster
         Where passes over a table that is read block by block run, as in :func:`~conddp.execution.open_executor`. By
-        default on one process per core.
+        default on the executor that :func:`~conddp.data.passes.use_executor` has set, or else on one process per core.
     scratch : Path, optional
         Folder for temporary files, which hold numbers computed from public columns.
     """
@@ -182,8 +182,9 @@ def fit_file(
     files = list_files([data] if isinstance(data, Path) else data)
     with ExitStack() as stack:
         if _is_stored(files, schema):
-            executor = stack.enter_context(open_executor(num_workers or count_cores(), cluster))
-            stack.enter_context(use_executor(executor))
+            if num_workers is not None or cluster is not None or get_executor() is run_in_order:
+                workers = num_workers if num_workers is not None or cluster is not None else count_cores()
+                stack.enter_context(use_executor(stack.enter_context(open_executor(workers, cluster))))
             stack.enter_context(use_scratch(scratch))
         elif cluster is not None:
             raise SchemaError(

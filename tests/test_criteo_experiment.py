@@ -84,6 +84,15 @@ def test_the_default_is_what_the_library_fits(
     assert error == pytest.approx(fit(table, Auto(), 4.0, neighbouring), rel=1e-9)
 
 
+def test_the_default_on_the_columns_is_what_the_library_fits(table: CriteoTable) -> None:
+    train, test = table.encoded
+    assert 20 < train.shape[1] < 4000 and train.groups is not None  # features of a category share a scale
+    ((error,),) = methods.fit_encoded(table, [(REPLACE, 4.0)], num_seeds=1).values()
+    budget = PrivacyBudget(4.0, table.delta)
+    model = Auto().fit(replace(table.train, public=train), budget, curator_class=FixedNoise).model
+    assert error == pytest.approx(np.mean((model.predict(test) - table.test.label.values) ** 2), rel=1e-9)
+
+
 def test_rr_on_bins_is_what_the_library_fits(table: CriteoTable) -> None:
     ((error,),) = methods.fit_on_bins(table, [2.0], num_seeds=1).values()
     algorithm = RROnBins(recalibrate=False, grid_size=401)
@@ -290,7 +299,7 @@ def test_the_command_writes_table_and_page(folder: Path, tmp_path: Path, monkeyp
     _, rows = page.read_rows(tmp_path / "criteo.csv")
     assert {row.part for row in rows} == {"linear", "mlp"}
     methods_shown = {row.method for row in rows}
-    assert methods_shown >= {"DPSGD", "Cond-DP", "Switch-Cond-DP", "RR-on-Bins", "default", "default, linear head"}
+    assert methods_shown >= {"DPSGD", "Cond-DP", "Switch-Cond-DP", "RR-on-Bins", "default", "default, shared bins"}
     assert all(math.isfinite(row.mse) for row in rows)
     assert "criteo.md" in (tmp_path / "index.md").read_text()
     monkeypatch.setattr(Line, "compute", lambda self: pytest.fail("measured again"))

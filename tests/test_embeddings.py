@@ -150,6 +150,24 @@ def test_the_bound_on_blocks_covers_the_worst_case_that_rounding_can_do() -> Non
     assert bound_sum_rounding(np, np.float32, per_unit=300) == pytest.approx(4 * 1.9534e-3, rel=1e-3)
 
 
+def test_vectors_of_equal_bins_that_cancel_are_limited() -> None:
+    # Two categories in one bin with opposite vectors: the gradient of the table vanishes, but long vectors are added.
+    head = Embeddings(num_bins=3, width=2, hidden=(4,), num_categories=2)
+    layout = head.layout(3, 0)
+    parameters = np.full((1, layout.size), 0.5)
+    weights = layout.views(parameters)
+    weights["embedded"][...] = 1e6 * np.array([1.0, 2.0, -1.0, -2.0])
+    weights["table"][...], weights["public"][...] = 0.0, 1.0
+    inputs = head.prepare(np.array([[1.0, 1.0, 1.0]]), None)
+    trace = head.forward(weights, inputs)
+    vectors = np.asarray(trace.layers[1][0].deltas[-1])
+    assert np.linalg.norm(vectors) > 1e6
+    assert trace.jacobian_norms[0, 0] ** 2 >= 1e-3 * np.linalg.norm(vectors) ** 2
+    distinct = head.prepare(np.array([[1.0, 2.0, 1.0]]), None)
+    assert distinct.bound_rounding(1, np.float64) == 0.0
+    assert 0.0 < inputs.bound_rounding(1, np.float64) < 1e-12
+
+
 @pytest.mark.parametrize("engine", ["numpy", "torch"])
 def test_float32_products_are_summed_in_blocks_of_fixed_size(engine: str) -> None:
     # Ones after a large number vanish in float32, but only those of its own block.
@@ -177,7 +195,8 @@ def test_noise_and_sensitivity_are_enlarged_by_the_bound() -> None:
     train(
         plan, head, layout, inputs, label, parameters, optimizer=SGD(0.1), curator=curator, rng=np.random.default_rng(0)
     )
-    factor = 1 + bound_sum_rounding(np, np.float32, per_unit=1)
+    factor = 1 + inputs.bound_rounding(1, parameters.dtype)
+    assert factor > 1 + bound_sum_rounding(np, np.float32, per_unit=1)
     assert asked[0] == pytest.approx((2 * 0.5 * factor, 3 * 0.5 * factor))
 
 

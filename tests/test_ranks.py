@@ -9,6 +9,7 @@ from queue import Empty, Queue
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,10 +18,11 @@ from conddp import CondDP, CondNewton, PrivacyBudget, PrivacyLedger, PrivateRegr
 from conddp.algorithms import DPSGD, Auto
 from conddp.algorithms.algorithm import Algorithm
 from conddp.bounds import Bounds
-from conddp.data import Labels, PrivateFeatures, PublicFeatures, Records
-from conddp.data.scaling import scale_label
+from conddp.data import Labels, PrivateFeatures, PublicFeatures, Records, Schema
+from conddp.data.stored_labels import open_labels
 from conddp.data.units import Units
 from conddp.errors import BudgetExceeded, PrivacyWarning, RankLost, RankMismatch
+from conddp.features.stored_reading import open_records
 from conddp.heads import MLP, FactorizationMachine, Head, Linear
 from conddp.models.result import FitResult
 from conddp.privacy import Curator, RandomSource
@@ -235,9 +237,9 @@ def test_no_rank_reads_private_values_before_the_cost_is_recorded(monkeypatch: p
 
     def watched(*args: Any, **settings: Any) -> Any:
         recorded.append(ledger.spent)
-        return scale_label(*args, **settings)
+        return open_labels(*args, **settings)
 
-    monkeypatch.setattr("conddp.algorithms.descent.scale_label", watched)
+    monkeypatch.setattr("conddp.algorithms.descent.open_labels", watched)
     records = make_records()
 
     def fit(rank: int, used: PrivacyLedger) -> FitResult:
@@ -469,11 +471,36 @@ def test_the_rounding_of_rows_that_are_never_formed_is_covered_on_all_ranks(monk
     bounds = []
 
     def watched(*args: Any, **more: Any) -> Any:
-        bounds.append(args[3].rounding)
+        bounds.append(args[3].rounding + more["rounding_elsewhere"])
         return train(*args, **more)
 
     monkeypatch.setattr("conddp.algorithms.descent.train", watched)
-    DPSGD(num_steps=2).fit(records, BUDGET)
-    assert isinstance(run_ranks(2, lambda _: DPSGD(num_steps=2).fit(records, BUDGET))[0], FitResult)
+    CondDP(num_steps=2).fit(records, BUDGET)
+    assert isinstance(run_ranks(2, lambda _: CondDP(num_steps=2).fit(records, BUDGET))[0], FitResult)
     alone, together = bounds
     assert 0.5 * alone < together < 2 * alone
+
+
+def test_sums_of_a_table_in_files_are_covered_as_sums_of_whole_shares(tmp_path: Path) -> None:
+    """A rank sums its share in one product: the smaller bound on sums of blocks would not cover its rounding."""
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 3)), columns=["a", "b", "y"])
+    for part in range(3):
+        frame[part * 100 : (part + 1) * 100].to_parquet(tmp_path / f"{part}.parquet", index=False)
+    schema = Schema.of(label="y", label_bounds=(-3, 3), public=["a", "b"])
+    seen: list[int | None] = []
+
+    class Watching(Curator):
+        def __init__(self, *args: Any, additions: int | None = None, **more: Any) -> None:
+            seen.append(additions)
+            super().__init__(*args, additions=additions, **more)
+
+    def fit(rank: int) -> FitResult:
+        records, _ = open_records(sorted(tmp_path.glob("*.parquet")), schema)
+        source, curator = RandomSource.for_neighbours(2), Watching if rank == 0 else Forbidden
+        return DPSGD(num_steps=3).fit(records, BUDGET, random_source=source, curator_class=curator)
+
+    alone, (together, _) = fit(0), run_ranks(2, fit)
+    assert isinstance(together, FitResult), together
+    np.testing.assert_allclose(together.model.parameters, alone.model.parameters, rtol=1e-6, atol=1e-9)
+    in_blocks, on_ranks = seen
+    assert in_blocks is not None and on_ranks is None

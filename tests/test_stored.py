@@ -3,7 +3,7 @@
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -314,6 +314,8 @@ def test_a_fit_is_that_of_the_table_in_memory(
     expected = fit(read_records(frame, SCHEMA)[0], algorithm, epsilon=1e6)
     assert fit(open_records(paths, SCHEMA)[0], algorithm, epsilon=1e6) == pytest.approx(expected, abs=1e-3)
     found = fit(open_records(paths, SCHEMA)[0], algorithm)
+    algorithm.fit(open_records(paths, SCHEMA)[0], PrivacyBudget(1.0, 1e-6), curator_class=Recording)
+    assert Recording.additions == count_additions(3000, StoredTable.of(paths, NAMES).partitions)
     assert np.abs(found - expected).max() > 2e-3
     with ThreadPoolExecutor(3) as pool, use_executor(pool.map):
         assert np.array_equal(fit(open_records(paths, SCHEMA)[0], algorithm), found)
@@ -406,8 +408,9 @@ def test_other_algorithms_and_heads_read_a_table_that_fits_into_memory(
     fits: list[tuple[Algorithm, Head | None]] = [(OneShot(), None), (RROnBins(), None), (CondNewton(), Wide())]
     for algorithm, head in [*fits, (Auto(), Wide())]:
         stored = open_records(paths, SCHEMA)[0]
-        result = algorithm.fit(stored, PrivacyBudget(1.0, 1e-6), head=head)
+        result = algorithm.fit(stored, PrivacyBudget(1.0, 1e-6), head=head, curator_class=Recording)
         assert result.guarantee.num_records == 1000
+        assert Recording.additions is None  # sums are not added up in blocks
         with monkeypatch.context() as small:
             small.setattr("conddp.features.stored_features.LARGEST_DENSE", 100)
             with pytest.raises(SchemaError, match="needs all of them in memory"):
@@ -415,9 +418,14 @@ def test_other_algorithms_and_heads_read_a_table_that_fits_into_memory(
 
 
 class Recording(Curator):
-    """Remembers sums and their sensitivities."""
+    """Remembers sums, their sensitivities, and how they were said to be added up."""
 
     sums: list[BoundedSum]
+    additions: ClassVar[int | None] = 0
+
+    def __init__(self, *arguments: Any, additions: int | None = None, **settings: Any) -> None:
+        super().__init__(*arguments, additions=additions, **settings)
+        Recording.additions = additions
 
     def release_gaussian(self, bounded: BoundedSum, **settings: Any) -> Any:
         self.sums = [*getattr(self, "sums", []), bounded]

@@ -269,7 +269,9 @@ class Algorithm(ABC):
             if not resumed:
                 ledger.check(name, cost, neighbouring, event=self.expect(budget), table=table, unit=schema.unit)
             purpose = f"noise, {saved.resumption}" if saved is not None and resumed else "noise"
-            partitions = get_partitions(records.label)
+            # Columns in memory and shares of ranks are summed in one product, so the bound on blocks does not apply.
+            in_blocks = ranks is None and isinstance(records.public, StoredFeatures)
+            partitions = get_partitions(records.label) if in_blocks else None
             curator = curator_class(
                 source.generator(purpose),
                 num_records=records.num_records,

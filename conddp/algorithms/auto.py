@@ -95,8 +95,8 @@ class Auto(Algorithm):
         return False
 
     def reads_blocks(self, public_features: PublicFeatures, head: Head) -> bool:
-        """Return True: the algorithm that is chosen decides."""
-        return True
+        """Return whether the head is linear in the columns, so that CondNewton is chosen unless delta is 0."""
+        return head.linear_in is Linearity.COLUMNS
 
     def run(self, task: Task) -> FitResult:
         """Choose an algorithm and run it."""

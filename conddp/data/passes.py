@@ -17,6 +17,7 @@ __all__ = [
     "Executor",
     "Sliceable",
     "count_additions",
+    "get_executor",
     "get_partitions",
     "list_blocks",
     "run_in_order",
@@ -81,6 +82,11 @@ def use_executor(executor: Executor) -> Iterator[None]:
         _EXECUTOR.reset(token)
 
 
+def get_executor() -> Executor:
+    """Return the executor that :func:`use_executor` has set; :func:`run_in_order` if none is."""
+    return _EXECUTOR.get()
+
+
 def list_blocks(num_records: int, *, block_size: int = BLOCK_SIZE) -> Iterator[slice]:
     """Divide all records into consecutive spans.
 
@@ -122,7 +128,7 @@ def run_pass(
     lengths = {len(column) for column in columns}
     if len(lengths) != 1:
         raise ValueError(f"columns of a pass must have the same length, got {sorted(lengths)}.")
-    task, executor = _Pass(function, columns, block_size), _EXECUTOR.get()
+    task, executor = _Pass(function, columns, block_size), get_executor()
     spans: Iterable[slice] | None = get_partitions(*columns)
     if spans is None:
         spans = list_blocks(lengths.pop(), block_size=block_size)

@@ -5,7 +5,7 @@ takes one of several levels. Errors name the column and quote no cell.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from numbers import Real
@@ -45,19 +45,22 @@ class PublicColumn:
         Distinct values of a category, as text; empty for other kinds.
     zone : str
         Time zone of a date, on whose clock its days are counted; empty if it has none.
+    is_declared : bool
+        Whether the kind was declared rather than found.
     """
 
     kind: Kind
     values: NDArray[Any]
     levels: tuple[str, ...] = ()
     zone: str = ""
+    is_declared: bool = False
 
     def __len__(self) -> int:
         return len(self.values)
 
     def __getitem__(self, index: Any) -> "PublicColumn":
         """Select records by slice or by positions."""
-        return PublicColumn(self.kind, self.values[index], self.levels, self.zone)
+        return PublicColumn(self.kind, self.values[index], self.levels, self.zone, self.is_declared)
 
     def count_levels(self) -> NDArray[np.intp]:
         """Number of records of each level."""
@@ -81,10 +84,10 @@ def read_public_column(series: nw.Series[Any], *, name: str, kind: Kind | None =
     """
     if series.dtype == nw.Unknown:
         series = _reopen(series)
-    found = _infer_kind(series, name)
+    found, declared = _infer_kind(series, name), kind is not None
     kind = kind or found
     if kind is Kind.CATEGORY:
-        return _read_category(series, name)
+        return replace(_read_category(series, name), is_declared=declared)
     if kind is Kind.DATE:
         return _read_dates(series, found, name)
     if found is Kind.DATE:
@@ -95,7 +98,12 @@ def read_public_column(series: nw.Series[Any], *, name: str, kind: Kind | None =
 
 
 def find_resemblance(column: PublicColumn) -> str:
-    """Return "number" or "date" if nearly all levels of a category look like one; empty text otherwise."""
+    """Return "number" or "date" if nearly all levels of a category look like one; empty text otherwise.
+
+    A column that was declared as a category is one, whatever it looks like.
+    """
+    if column.is_declared:
+        return ""
     for kind, pattern in (("number", NUMBER), ("date", DATE)):
         if sum(bool(pattern.fullmatch(level.strip())) for level in column.levels) >= RESEMBLANCE * len(column.levels):
             return kind
@@ -257,7 +265,8 @@ def _read_category(series: nw.Series[Any], name: str) -> PublicColumn:
     cells = None
     try:
         cells = _to_arrow(_to_whole(series))
-        cells = cells.cast(pyarrow.string())
+        if not pyarrow.types.is_integer(cells.type):  # of whole numbers, the few distinct ones are converted below
+            cells = cells.cast(pyarrow.string())
     except (pyarrow.ArrowException, ValueError, TypeError):  # objects of several types
         listed = [None if _is_gap(cell) else Categories.name(cell) for cell in series.to_list()]
         cells = pyarrow.array(listed, type=pyarrow.string())
@@ -266,7 +275,8 @@ def _read_category(series: nw.Series[Any], name: str) -> PublicColumn:
     encoded, levels = cells.dictionary_encode(), None
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
     try:
-        levels = [level for level in encoded.dictionary.to_pylist() if level.encode() is not None]
+        named = encoded.dictionary.cast(pyarrow.string()).to_pylist()
+        levels = [level for level in named if level.encode() is not None]
     except ValueError:  # which quotes the cell
         pass
     if levels is None:

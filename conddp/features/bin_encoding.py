@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -92,6 +93,7 @@ class BinEncoding:
         require(1 <= self.num_bins <= 2**24, "the bins of a category must be 1 to 2**24")
 
 
+@lru_cache(maxsize=1 << 17)  # blocks of a table have many levels in common
 def tidy_level(level: str) -> str:
     """Text of a level as another table may write it: whole numbers without a point, flags in small letters."""
     if level.lower() in ("true", "false"):

@@ -11,6 +11,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -230,10 +231,7 @@ class CategoryEncoding:
         return [places.get(level, tidied.get(tidy_level(level))) for level in levels]
 
     def _find_bin(self, level: str) -> int:
-        if not self.num_bins:
-            return -1
-        digest = hashlib.blake2b(level.encode(errors="surrogatepass"), digest_size=8).digest()
-        return len(self.levels) + int.from_bytes(digest, "little") % self.num_bins
+        return len(self.levels) + _hash(level) % self.num_bins if self.num_bins else -1
 
     def count_unknown(self, column: PublicColumn) -> int:
         """Number of records whose level was not seen in training."""
@@ -423,3 +421,8 @@ def require_kind(encoding: ColumnEncoding, column: PublicColumn) -> None:
         )
     if encoding.kind is Kind.BOOLEAN and not np.isin(column.values[~np.isnan(column.values)], (0.0, 1.0)).all():
         raise SchemaError(f"column '{encoding.column}' was true or false in training and holds other numbers now.")
+
+
+@lru_cache(maxsize=1 << 17)  # blocks of a table have many levels in common
+def _hash(level: str) -> int:
+    return int.from_bytes(hashlib.blake2b(level.encode(errors="surrogatepass"), digest_size=8).digest(), "little")

@@ -42,10 +42,10 @@ class ScaledRows:
     def of(cls, columns: SparseMatrix, scales: Vector, *, has_constant: bool) -> "ScaledRows":
         """Multiply columns by scales. If there is a constant, its scale is the last one."""
         slopes = scales[:-1] if has_constant else scales
-        if (slopes != 1.0).any():
-            data = columns.data * slopes[columns.indices]
-            columns = csr_array((data, columns.indices, columns.indptr), shape=columns.shape)
-        return cls(columns, float(scales[-1]) if has_constant else None)
+        data = columns.data * slopes[columns.indices] if (slopes != 1.0).any() else columns.data
+        short: Any = np.int32 if max(columns.nnz, *columns.shape) < 2**31 else np.int64  # less to read in every step
+        indices, starts = columns.indices.astype(short, copy=False), columns.indptr.astype(short, copy=False)
+        return cls(csr_array((data, indices, starts), shape=columns.shape), float(scales[-1]) if has_constant else None)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -1,5 +1,6 @@
-r"""Embeddings of categories from one table, followed by a multilayer perceptron."""
+"""Embeddings of categories from one table, followed by a multilayer perceptron."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
@@ -26,6 +27,7 @@ from conddp.heads.kernels import (
 
 __all__ = ["CodedInputs", "Embeddings"]
 
+LARGEST_CANCELLATION = 1e-3  # smallest squared norm of a gradient over that of its vectors before equal bins are added
 PREDICTED_AT_ONCE = 8192  # records, so that activations fit into the processor cache
 
 
@@ -47,9 +49,21 @@ class CodedInputs(Inputs):
     has_repeats: Array = None
 
     def bound_rounding(self, per_unit: int, precision: Any) -> float:
-        """Bound what rounding adds to the move of a sum: nothing, unless sums are more precise than activations."""
+        r"""Bound what rounding adds to the move of a sum, in clip norms.
+
+        There are two parts. The first is that of products summed in a lower precision. The second is that of sums by
+        bin: vectors of categories in the same bin may cancel in the gradient of a record but are added one by one.
+        Together they have a length of up to :math:`\sqrt{c / \lambda}` clip norms, where :math:`\lambda` is
+        ``LARGEST_CANCELLATION``, and they go through up to c additions per record of a block.
+        """
         dtype = self.public.dtype
-        return 0.0 if dtype == precision else bound_sum_rounding(self.xp, dtype, per_unit=per_unit)
+        bound = 0.0 if dtype == precision else bound_sum_rounding(self.xp, dtype, per_unit=per_unit)
+        if not bool(self.xp.any(self.has_repeats)):
+            return bound
+        (n, c), block = self.codes.shape, Embeddings.records_at_once
+        additions = min(n, block) * c + n / block
+        unit = float(self.xp.finfo(precision).eps)
+        return float(bound + unit * n * additions * math.sqrt(c / LARGEST_CANCELLATION))
 
     def take(self, index: Array) -> "CodedInputs":
         """Select the records at these positions."""
@@ -130,7 +144,7 @@ class Embeddings(Head):
     summary: ClassVar[str] = "embeddings of categories, then layers with ReLU or tanh"
     descent: ClassVar[DescentDefaults] = DescentDefaults({"sgd": (128, 0.3), "adam": (256, 0.01)})
     precision: ClassVar[str] = "float32"
-    records_at_once: ClassVar[int | None] = 4096
+    records_at_once: ClassVar[int] = 4096
 
     num_bins: int = 4000
     width: int = 8
@@ -381,14 +395,15 @@ class _Net:
             deltas[number] = delta
         if self.table is not None:
             embedded = deltas[0] @ self.layers[0][:, : coded.codes.shape[1] * self.head.width]
-            squared = squared + self._measure_table(coded, embedded, repeated)
+            squared = self._add_table(squared, coded, embedded, repeated)
             deltas.append(embedded)
         return _Pass(predictions[:, 0], squared, activations, deltas)
 
-    def _measure_table(self, coded: CodedInputs, embedded: Array, repeated: Array | None) -> Array:
-        """Squared norms of the gradients of the table."""
+    def _add_table(self, others: Array, coded: CodedInputs, embedded: Array, repeated: Array | None) -> Array:
+        """Squared norms of gradients, from those of all other weights and the derivatives by embeddings."""
         xp = self.xp
-        squared = row_norms(xp, embedded)
+        plain = row_norms(xp, embedded)
+        squared = others + plain
         if repeated is None:
             return squared
         c, w = coded.codes.shape[1], self.head.width
@@ -397,9 +412,10 @@ class _Net:
         products = some @ some.mT
         equal = xp.astype(codes[:, :, None] == codes[:, None, :], embedded.dtype)
         allowance = c * (w + c * c) * float(xp.finfo(embedded.dtype).eps)  # products of both signs may cancel
-        plain = look_up(xp, squared, repeated)
+        plain = look_up(xp, plain, repeated)
         exact = xp.sum(products * equal, axis=(1, 2)) + allowance * plain
-        squared[repeated] = xp.maximum(exact, xp.zeros_like(exact))
+        total = look_up(xp, others, repeated) + xp.maximum(exact, xp.zeros_like(exact))
+        squared[repeated] = xp.maximum(total, LARGEST_CANCELLATION * plain)
         return squared
 
 

@@ -4,6 +4,7 @@ import hashlib
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 from randomgen import AESCounter
@@ -69,7 +70,7 @@ class RandomSource:
         """Return the source for one fit, which these parts describe completely. Without a seed, they are not read."""
         if self.seed is None or self.coupled:
             return self
-        return replace(self, seed=_hash(b"fit", self.seed, *parts))
+        return replace(self, seed=_hash(chain((b"fit", self.seed), parts)))
 
     def generator(self, purpose: str) -> np.random.Generator:
         """Return a generator for one purpose, such as "noise" or "samples".
@@ -78,12 +79,15 @@ class RandomSource:
         """
         if self.seed is None:
             return np.random.Generator(AESCounter(key=secrets.randbits(128)))
-        key = _hash(b"generator", self.seed, purpose.encode())[:16]
+        key = _hash((b"generator", self.seed, purpose.encode()))[:16]
         return np.random.Generator(AESCounter(key=int.from_bytes(key, "little")))
 
 
-def _hash(*parts: bytes) -> bytes:
-    """Hash of several parts, each with its length, so that no two lists of parts run into each other."""
+def _hash(parts: Iterable[bytes]) -> bytes:
+    """Hash of several parts, each with its length, so that no two lists of parts run into each other.
+
+    Parts are read one by one, so that they need not be in memory together.
+    """
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "little"))

@@ -276,8 +276,8 @@ MUTANTS = (
     Mutant(
         "embeddings: products of equal bins left out",
         "heads/embeddings.py",
-        "squared[repeated] = xp.maximum(exact, xp.zeros_like(exact))",
-        "squared[repeated] = plain",
+        "exact = xp.sum(products * equal, axis=(1, 2)) + allowance * plain",
+        "exact = plain",
     ),
     Mutant(
         "embeddings: norms as they are rounded",
@@ -288,8 +288,14 @@ MUTANTS = (
     Mutant(
         "embeddings: rounding of float32 sums not covered",
         "heads/embeddings.py",
-        "return 0.0 if dtype == precision else bound_sum_rounding(self.xp, dtype, per_unit=per_unit)",
-        "return 0.0",
+        "bound = 0.0 if dtype == precision else bound_sum_rounding(self.xp, dtype, per_unit=per_unit)",
+        "bound = 0.0",
+    ),
+    Mutant(
+        "embeddings: vectors of equal bins that cancel may be long",
+        "heads/embeddings.py",
+        "squared[repeated] = xp.maximum(total, LARGEST_CANCELLATION * plain)",
+        "squared[repeated] = total",
     ),
     Mutant(
         "embeddings: float32 sums of a unit in one block",
@@ -313,8 +319,8 @@ MUTANTS = (
     Mutant(
         "never formed: norms of other groups",
         "features/grouped_rows.py",
-        "return np.sqrt(self.whole.squared_norms[span] @ self.group_weights)",
-        "return np.sqrt(self.whole.squared_norms[span] @ self.group_weights[::-1])",
+        "return np.sqrt(self.squared_norms @ self.group_weights)",
+        "return np.sqrt(self.squared_norms @ self.group_weights[::-1])",
     ),
     Mutant(
         "never formed: different weights within a group",
@@ -337,14 +343,14 @@ MUTANTS = (
     Mutant(
         "never formed: norms of the last directions of a group",
         "features/conditioned_rows.py",
-        "squared[span, group] += ",
-        "squared[span, group] = ",
+        "squared[:, group] += ",
+        "squared[:, group] = ",
     ),
     Mutant(
         "never formed: norms without the offset",
         "features/conditioned_rows.py",
-        "rows += self.offset[first:last]",
-        "rows += 0.0",
+        "rows += offset\n",
+        "rows += 0.0\n",
     ),
     Mutant(
         "never formed: columns shifted, but not the offset",
@@ -361,14 +367,14 @@ MUTANTS = (
     Mutant(
         "never formed: rounding not covered in descent",
         "training/loop.py",
-        "together *= 1.0 + inputs.bound_rounding(1 if weights is None else weights.units.largest, parameters.dtype)",
+        "together *= 1.0 + inputs.bound_rounding(per_unit, parameters.dtype) + rounding_elsewhere",
         "together *= 1.0",
     ),
     Mutant(
         "never formed: rounding of one block only",
         "features/conditioned_rows.py",
-        "magnitudes = sum(self.sum_magnitudes(span, limits[span]) for span in list_blocks(len(self)))",
-        "magnitudes = [self.sum_magnitudes(span, limits[span]) for span in list_blocks(len(self))][-1]",
+        "magnitudes = sum(sum_magnitudes(self.get_columns(span), limits[span]) for span in list_blocks(len(self)))",
+        "magnitudes = [sum_magnitudes(self.get_columns(span), limits[span]) for span in list_blocks(len(self))][-1]",
     ),
     # Units of several records
     Mutant(
@@ -477,20 +483,26 @@ MUTANTS = (
     Mutant(
         "ranks: other ranks send noise too",
         "training/loop.py",
-        "share.ranks.answer(\n",
-        "share.ranks.answer(rng.normal(size=parameters.shape) * clip_norm +\n",
+        "share.ranks.answer(batches",
+        "share.ranks.answer(rng.normal(size=parameters.shape) * clip_norm + batches",
     ),
     Mutant(
         "ranks: no sum but that of rank 0 is covered by the bound on rounding",
         "algorithms/descent.py",
-        "rounding=inputs.rounding + sum(ranks.collect())",
-        "rounding=0.0 * sum(ranks.collect())",
+        "elsewhere = sum(ranks.collect())",
+        "elsewhere = 0.0 * sum(ranks.collect())",
     ),
     Mutant(
         "ranks: other ranks read private values before the cost is recorded",
         "algorithms/descent.py",
         "rng, weights = share.ranks.hear()  # rank 0 has recorded the cost\n",
         "_Part.of(records, share, fit_intercept=fit_intercept)\n        rng, weights = share.ranks.hear()\n",
+    ),
+    Mutant(
+        "ranks: rounding covered as if shares were summed in blocks",
+        "algorithms/algorithm.py",
+        "in_blocks = ranks is None and isinstance(records.public, StoredFeatures)",
+        "in_blocks = isinstance(records.public, StoredFeatures)",
     ),
     Mutant(
         "ranks: other settings are not noticed",
@@ -828,14 +840,51 @@ MUTANTS = (
     Mutant(
         "float32 sums in newton",
         "features/public_rows.py",
-        "return np.asarray(factors @ self.values[span])",
-        "return np.asarray(factors.astype(np.float32) @ self.values[span].astype(np.float32))",
+        "return np.asarray(factors @ self.values)",
+        "return np.asarray(factors.astype(np.float32) @ self.values.astype(np.float32))",
     ),
     Mutant(
         "rounding not covered",
         "privacy/release.py",
-        "return 1e-9 + num_records**2 * 2.0**-53",
-        "return 0.0",
+        "return 1e-9 + (sequential if additions is None",
+        "return 0.0 * (sequential if additions is None",
+    ),
+    # Tables in files
+    Mutant(
+        "files: rounding covered as if there were one partition",
+        "data/passes.py",
+        "-(-within // block_size) + len(partitions or ())",
+        "-(-within // block_size)",
+    ),
+    Mutant(
+        "files: a table read into memory is covered as if it were summed in blocks",
+        "algorithms/auto.py",
+        "return head.linear_in is Linearity.COLUMNS\n\n    def run",
+        "return True\n\n    def run",
+    ),
+    Mutant(
+        "files: a file may change during a fit",
+        "data/stored_table.py",
+        "if (size, digest) != (part.size, part.digest):",
+        "if size < 0:",
+    ),
+    Mutant(
+        "files: labels are not part of what noise is derived from",
+        "algorithms/identity.py",
+        "yield _to_bytes(records.label.bounds.clamp(records.label[span].values))",
+        "yield b''",
+    ),
+    Mutant(
+        "files: samples of the next steps are read again and again",
+        "training/stored_batches.py",
+        "inputs, label = self._ahead.popleft()",
+        "inputs, label = self._ahead[0]",
+    ),
+    Mutant(
+        "files: records of other positions are gathered",
+        "training/stored_batches.py",
+        "places = self.wanted[first:last] - span.start",
+        "places = np.arange(last - first)",
     ),
     # Accounting
     Mutant(

@@ -170,7 +170,8 @@ def _load(source: CriteoSource) -> CriteoTable:
 
 
 def _measure_default(table: CriteoTable, line: Line) -> Iterator[Measured]:
-    for (relation, epsilon), errors in methods.fit_default(table, line.budgets, line.num_seeds).items():
+    fit = methods.fit_default if line.part == "linear" else methods.fit_encoded
+    for (relation, epsilon), errors in fit(table, line.budgets, line.num_seeds).items():
         yield Measured(relation.value, epsilon, errors)
 
 
@@ -232,6 +233,7 @@ def list_lines(source: CriteoSource) -> list[Line]:
         Line("mlp", "DPSGD", source, REPLACE_ONLY, with_optimum, 1, networks),
         Line("mlp", "Switch-Cond-DP", source, REPLACE_ONLY, with_optimum, 1, networks),
         Line("mlp", "RR-on-Bins", source, REPLACE_ONLY, EPSILONS, 1, on_bins),
+        Line("mlp", "default", source, REPLACE_ONLY, EPSILONS, 2),
     ]
 
 

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from conddp.algorithms.randomized_labels import RROnBins
 from conddp.data.scaling import scale_bounds, scale_label
+from conddp.features.grouped_rows import whiten
+from conddp.features.public_rows import PublicRows
 from conddp.heads.head import Inputs
 from conddp.heads.linear import Linear
 from conddp.labels.prior import estimate_label_prior, make_grid
@@ -32,6 +34,7 @@ __all__ = [
     "Tuning",
     "describe_settings",
     "fit_default",
+    "fit_encoded",
     "fit_least_squares",
     "fit_on_bins",
     "randomize_labels",
@@ -62,7 +65,29 @@ class Tuning:
 
 def fit_default(table: CriteoTable, budgets: Sequence[Budget], num_seeds: int) -> Errors:
     """Test errors of CondNewton with a linear head, the default for public columns."""
-    label, rows = scale_label(table.train.label), table.whitened
+    return _take_newton_steps(table, table.whitened, table.measure_weights, budgets, num_seeds)
+
+
+def fit_encoded(table: CriteoTable, budgets: Sequence[Budget], num_seeds: int) -> Errors:
+    """Test errors of the same on the columns of the table, encoded as ``conddp fit`` does: each category on its own."""
+    train, test = table.encoded
+    rows = whiten(train)
+
+    def measure(weights: NDArray[np.float64]) -> float:
+        return table.measure(np.asarray(test.matrix @ weights[:-1] + weights[-1]))
+
+    return _take_newton_steps(table, rows, measure, budgets, num_seeds)
+
+
+def _take_newton_steps(
+    table: CriteoTable,
+    rows: PublicRows,
+    measure: Callable[[NDArray[np.float64]], float],
+    budgets: Sequence[Budget],
+    num_seeds: int,
+) -> Errors:
+    """Test errors for all budgets and seeds, by a function that measures weights."""
+    label = scale_label(table.train.label)
     errors: Errors = {}
     for neighbouring, epsilon in budgets:
         mu = calibrate_gaussian_mu(epsilon, table.delta)
@@ -77,7 +102,7 @@ def fit_default(table: CriteoTable, budgets: Sequence[Budget], num_seeds: int) -
                 curator=Curator(np.random.default_rng(seed), num_records=len(label)),
                 neighbouring=neighbouring,
             )
-            found.append(table.measure_weights(rows.matrix @ run.coefficients))
+            found.append(measure(rows.matrix @ run.coefficients))
         errors[neighbouring, epsilon] = tuple(found)
     return errors
 

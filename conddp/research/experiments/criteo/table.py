@@ -5,14 +5,19 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from conddp.data.column import Kind
 from conddp.data.parts import PublicFeatures
 from conddp.data.passes import list_blocks
+from conddp.data.public_table import PublicTable
 from conddp.data.records import Records
 from conddp.data.scaling import scale_label
+from conddp.features.encoding import Encoding
 from conddp.features.grouped_rows import GroupedRows
+from conddp.research.criteo.columns import CATEGORIES, NUMBERS
 from conddp.research.criteo.loading import BinnedRows
 
 __all__ = ["CriteoTable", "SingleRows"]
@@ -129,6 +134,13 @@ class CriteoTable:
         """Bins, numbers and a column of ones of training and test records, in single precision, for embeddings."""
         return _add_bins(self.binned_train), _add_bins(self.binned_test)
 
+    @cached_property
+    def encoded(self) -> tuple[PublicFeatures, PublicFeatures]:
+        """Features of training and test records with each category encoded on its own, as a fit of a table does."""
+        train, test = (_make_table(rows) for rows in (self.binned_train, self.binned_test))
+        encoding = Encoding.of(train)
+        return encoding.transform(train), encoding.transform(test)
+
     @property
     def delta(self) -> float:
         """One over the number of training records, as in the paper."""
@@ -150,6 +162,12 @@ class CriteoTable:
     def constant(self) -> float:
         """Test MSE of the mean of the training labels."""
         return self.measure(np.full(self.test.num_records, self.label.mean(dtype=np.float64)))
+
+
+def _make_table(rows: BinnedRows) -> PublicTable:
+    columns = {name: pa.array(rows.numbers[:, place]) for place, name in enumerate(NUMBERS)}
+    columns |= {name: pa.array(rows.bins[:, place]) for place, name in enumerate(CATEGORIES)}
+    return PublicTable.of(pa.table(columns), kinds=dict.fromkeys(CATEGORIES, Kind.CATEGORY))
 
 
 def _add_ones(public: PublicFeatures) -> Any:
