@@ -23,8 +23,8 @@ and three numbers predict the value of a sale, clipped at 400 euros."""
 REAL = """The records are those of the published log. Lines marked *paper* are the printed numbers."""
 SIMULATED = """**The records are simulated**, with the columns, cardinalities, gaps and distributions of the published
 log, because the log itself is not on this machine. Numbers printed in the paper are for other records, so they are not
-shown beside these. The size matters: on 200,000 simulated sales (160,000 for training), the default was still ahead of
-linear DPSGD at epsilon 0.5 and above, but not at 0.25, with 7,895 against 7,489, tuned on the test loss as here."""
+shown beside these. The size matters: with 160,000 training records of an earlier version of the
+simulator, linear DPSGD, tuned on the test loss as here, was ahead of the default at epsilon 0.25."""
 HOW = """Each cell is a test MSE in square euros: the mean over runs, with its standard deviation. Delta is one over the
 number of training records. Runs of one cell differ in noise and initial weights.
 
