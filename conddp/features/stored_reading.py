@@ -26,6 +26,7 @@ from conddp.privacy.fingerprint import PartialFingerprint
 __all__ = ["load_records", "open_records"]
 
 SAMPLED = 1 << 18  # records from which the encoding is chosen; all of them if there are no more
+SAMPLED_CELLS, LEAST_SAMPLED = 1 << 24, 1 << 14  # fewer records of wide tables, but no fewer than these
 SPARSE_FROM = 64  # features from which blocks may be sparse
 DENSEST = 0.25  # fraction of non-zero cells up to which blocks are sparse
 
@@ -69,7 +70,8 @@ def open_records(
     if schema.label.missing_is_public:
         table = drop_missing_labels(table, schema.label.name)
     frame = StoredFrame(table, schema.public)
-    survey = run_pass(_Survey(schema.public, schema.kinds, len(table)), frame, block_size=ROWS_AT_ONCE)
+    number = min(SAMPLED, max(LEAST_SAMPLED, SAMPLED_CELLS // max(1, len(schema.public))))
+    survey = run_pass(_Survey(schema.public, schema.kinds, number / len(table)), frame, block_size=ROWS_AT_ONCE)
     sample = PublicTable.of(survey.join(), schema.public, kinds=schema.kinds)
     encoding = Encoding.of(sample, squash=squash, num_bins=num_bins)
     features = StoredFeatures(table, encoding, sparsely=_is_sparse(encoding, sample), digest=survey.digest)
@@ -133,11 +135,11 @@ class _Survey:
 
     names: tuple[str, ...]
     kinds: dict[str, Kind]
-    num_records: int
+    fraction: float
 
     def __call__(self, span: slice, piece: Any) -> _Found:
         part = PublicTable.of(piece, self.names, kinds=self.kinds)
-        taken = np.flatnonzero(_draw(span.start, len(piece)) < SAMPLED / self.num_records)
+        taken = np.flatnonzero(_draw(span.start, len(piece)) < self.fraction)
         return _Found((piece.take(taken),), part.hash_part(), (part.digest,))
 
 
