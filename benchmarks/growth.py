@@ -102,11 +102,12 @@ def fit(folder: Path, workers: int, cluster: str | None, *, kill_after: float = 
             folder, schema, Path(out) / "model", epsilon=1.0, seed=0, num_workers=workers, cluster=cluster
         )
     seconds = time.perf_counter() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    used = [resource.getrusage(each) for each in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return {
         "seconds": seconds,
-        "driver_mb": peak[0] / 1e3,
-        "worker_mb": peak[1] / 1e3 if workers > 1 or cluster else 0.0,
+        "busy": sum(each.ru_utime + each.ru_stime for each in used),
+        "driver_mb": used[0].ru_maxrss / 1e3,
+        "worker_mb": used[1].ru_maxrss / 1e3 if workers > 1 or cluster else 0.0,
         "sent_mb": moved["to"] / 1e6,
         "received_mb": moved["from"] / 1e6,
         "passes": moved["passes"],
@@ -130,7 +131,7 @@ def measure(folder: Path, *, workers: int, cluster: str | None = None, kill_afte
 def show(what: str, found: dict[str, Any]) -> None:
     workers = f" + {found['worker_mb']:5.0f}" if found["worker_mb"] else " " * 8
     print(
-        f"{what:42s} {found['seconds']:7.1f} s  {found['driver_mb']:5.0f}{workers} MB  "
+        f"{what:42s} {found['seconds']:7.1f} s ({found['busy']:6.1f} of cores)  {found['driver_mb']:5.0f}{workers} MB  "
         f"sent {found['sent_mb']:8.2f} MB  received {found['received_mb']:8.2f} MB  {found['passes']:3d} passes  "
         f"model {found['model']}  load {found['load']:.1f}",
         flush=True,

@@ -17,7 +17,7 @@ from conddp.algorithms.request import FitRequest
 from conddp.data.column import Kind
 from conddp.data.parts import PublicFeatures, as_column
 from conddp.data.passes import get_executor, run_in_order, use_executor
-from conddp.data.readers import read_table, read_tables, require_names, stream_table
+from conddp.data.readers import list_failures, read_tables, require_names, stream_table
 from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.data.stored_table import StoredTable, list_files
@@ -56,15 +56,15 @@ __all__ = [
 LARGEST_TABLE = 2**23  # cells of a Parquet file that is read into memory, where they take up to 100 bytes each
 
 
-def plan_file(data: Path, schema: Schema, **settings: Any) -> Plan:
-    """Plan a fit to a Parquet or CSV file.
+def plan_file(data: Path | Sequence[Path], schema: Schema, **settings: Any) -> Plan:
+    """Plan a fit to a Parquet or CSV file, or to several files, whose public columns are read into memory.
 
     Privacy
         Reads the public columns and the unit column of the file, and nothing else: no cost.
 
     Parameters
     ----------
-    data : Path
+    data : Path or sequence of Path
         The table.
     schema : Schema
         Roles and bounds of its columns.
@@ -75,15 +75,15 @@ def plan_file(data: Path, schema: Schema, **settings: Any) -> Plan:
     return make_plan(public, schema, units=load_units(data, schema), encoding=encoding, **settings)
 
 
-def compare_file(data: Path, schema: Schema, **settings: Any) -> Comparison:
-    """Compare algorithms on labels simulated from the public columns of a Parquet or CSV file.
+def compare_file(data: Path | Sequence[Path], schema: Schema, **settings: Any) -> Comparison:
+    """Compare algorithms on labels simulated from the public columns of a Parquet or CSV file, or of several files.
 
     Privacy
         Reads the public columns and the unit column of the file, and nothing else: no cost.
 
     Parameters
     ----------
-    data : Path
+    data : Path or sequence of Path
         The table.
     schema : Schema
         Roles and bounds of its columns.
@@ -179,7 +179,7 @@ def fit_file(
     paying = None if ledger is None else PrivacyLedger.load(ledger, other_rows=other_rows)
     request = FitRequest(epsilon, delta, algorithm, head, random_state=seed, ledger=paying, checkpoint=checkpoint)
     check_folder(out)
-    files = list_files([data] if isinstance(data, Path) else data)
+    files = _list(data)
     with ExitStack() as stack:
         if _is_stored(files, schema):
             if num_workers is not None or cluster is not None or get_executor() is run_in_order:
@@ -212,20 +212,24 @@ def load_records(
     Parquet files that are several or large are only opened; their records are read when they are needed. With units or
     private columns all records are read into memory.
     """
-    files = list_files([data] if isinstance(data, Path) else data)
+    files = _list(data)
     if _is_stored(files, schema):
         return open_records(files, schema, num_bins=num_bins)
     return read_records(read_tables(files, schema.names, kinds=_list_kinds(schema)), schema, num_bins=num_bins)
 
 
+def _list(data: Path | Sequence[Path]) -> list[Path]:
+    return list_files([data] if isinstance(data, Path) else data)
+
+
 def _is_stored(files: Sequence[Path], schema: Schema) -> bool:
     """Whether a table is read block by block rather than into memory."""
-    if schema.unit is not None or schema.private or any(path.suffix != ".parquet" for path in files):
+    if schema.unit is not None or schema.private or any(path.suffix.lower() != ".parquet" for path in files):
         return False
     return len(files) > 1 or len(StoredTable.of(files, schema.names)) * len(schema.names) > LARGEST_TABLE
 
 
-def load_public(data: Path, schema: Schema) -> tuple[PublicFeatures, Encoding]:
+def load_public(data: Path | Sequence[Path], schema: Schema) -> tuple[PublicFeatures, Encoding]:
     """Load the public columns of a Parquet or CSV file as features, with their encoding.
 
     Privacy
@@ -235,28 +239,29 @@ def load_public(data: Path, schema: Schema) -> tuple[PublicFeatures, Encoding]:
     if not schema.public:
         raise SchemaError("the schema has no public column, so there is nothing to read at no privacy cost.")
     # If the name of the label is misspelt, the label itself could be declared a public column.
-    require_names(data, schema.names)
-    table = read_public(read_table(data, schema.public, kinds=schema.kinds), schema)
+    for path in _list(data):
+        require_names(path, schema.names)
+    table = read_public(read_tables(_list(data), schema.public, kinds=schema.kinds), schema)
     labelled = _find_labelled(data, schema)
     table = table if labelled is None else table[labelled]
     encoding = Encoding.of(table)
     return encoding.transform(table), encoding
 
 
-def load_units(data: Path, schema: Schema) -> Units | None:
+def load_units(data: Path | Sequence[Path], schema: Schema) -> Units | None:
     """Load the unit column of a Parquet or CSV file, which is public; None if the schema has no unit."""
     if schema.unit is None:
         return None
-    column = read_table(data, [schema.unit])[schema.unit]
+    column = read_tables(_list(data), [schema.unit])[schema.unit]
     units, labelled = Units.of(column, name=schema.unit, max_rows=schema.max_rows), _find_labelled(data, schema)
     return units if labelled is None else units[labelled]
 
 
-def _find_labelled(data: Path, schema: Schema) -> NDArray[np.intp] | None:
+def _find_labelled(data: Path | Sequence[Path], schema: Schema) -> NDArray[np.intp] | None:
     """Positions of the records whose label is not missing, if that is public; None if it is not, or none is missing."""
     if not schema.label.missing_is_public:
         return None
-    label = nw.from_native(read_table(data, [schema.label.name]), eager_only=True)[schema.label.name]
+    label = nw.from_native(read_tables(_list(data), [schema.label.name]), eager_only=True)[schema.label.name]
     kept = ~np.isnan(as_column(label, what=f"label '{schema.label.name}'", finite=False, gaps=True))
     return None if kept.all() else np.flatnonzero(kept)
 
@@ -306,19 +311,32 @@ def predict_file(
     count = 0
     with _replace_when_done(out) as temporary, ExitStack() as stack:
         writer = None
-        files = list_files([data] if isinstance(data, Path) else data)
+        files = _list(data)
         for piece in chain.from_iterable(stream_table(path, names, kinds=kinds) for path in files):
             if not len(piece):
                 continue
             predictions = saved.predict_table(piece)
             written = piece.select(list(keep)).append_column(target, [predictions])
             if writer is None:
-                writer = stack.enter_context(WRITERS[out.suffix](temporary, written.schema))
-            writer.write_table(written)
+                schema = written.schema.remove_metadata()
+                writer = stack.enter_context(WRITERS[out.suffix](temporary, schema))
+            writer.write_table(_cast(written, schema))
             count += len(predictions)
         if writer is None:
             raise SchemaError("the table has no rows.")
     return count
+
+
+def _cast(table: Any, schema: Any) -> Any:
+    """Predictions and kept columns with the types of the first file."""
+    cast = None
+    try:
+        cast = table.cast(schema)
+    except list_failures():
+        pass
+    if cast is None:
+        raise SchemaError("a column that is kept has types that do not go together in different files.")
+    return cast
 
 
 def _write_parquet(path: Path, schema: Any) -> Any:

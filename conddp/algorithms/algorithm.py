@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar
@@ -17,6 +16,7 @@ from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.errors import PrivacyError
 from conddp.features.stored_features import StoredFeatures
+from conddp.features.stored_reading import load_records
 from conddp.heads.checking import check_head
 from conddp.heads.head import Head, Linearity
 from conddp.heads.linear import Linear
@@ -224,10 +224,12 @@ class Algorithm(ABC):
             (:mod:`conddp.auditing`); leave it alone otherwise.
         """
         name, cost, head, loss = type(self).__name__, self.cost(budget), head or Linear(), loss or Squared()
+        if isinstance(records.public, StoredFeatures) and head.bins is not None:
+            records = load_records(records)  # the head looks at all bins
         schema, head = records.schema, head.settle(records.public)
         self.check(schema, head, neighbouring, loss)
         if isinstance(records.public, StoredFeatures) and not self.reads_blocks(records.public, head):
-            records = replace(records, public=records.public.load())
+            records = load_records(records)
         if self.needs_dense(schema, head):
             records.public.check_dense()
         ledger = ledger or PrivacyLedger(cost, neighbouring=neighbouring, unit=schema.unit)

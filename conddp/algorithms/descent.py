@@ -169,7 +169,9 @@ class Descent(Algorithm):
 
     def reads_blocks(self, public_features: PublicFeatures, head: Head) -> bool:
         """Return whether rows of a block are formed and summed in float64 by NumPy, or divided over ranks."""
-        plain = self.backend == "numpy" and head.precision == "float64" and not head.num_codes
+        if head.bins is not None:
+            return False
+        plain = self.backend == "numpy" and head.precision == "float64"
         return (plain and public_features.shape[1] <= MOST_FORMED) or get_ranks() is not None
 
     @abstractmethod

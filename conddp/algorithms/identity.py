@@ -46,7 +46,7 @@ def list_public(records: Records) -> Iterator[bytes]:
     yield f"({declared}, {records.schema.private_domains!r})".encode()
     sparse = records.public.sparse
     if isinstance(records.public, StoredFeatures):
-        yield records.public.column.table.identity + repr(records.fingerprint).encode()
+        yield records.public.digest
         yield repr(records.public.column.encoding).encode()
     elif sparse is None:
         yield _to_bytes(records.public.values)

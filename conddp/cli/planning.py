@@ -18,7 +18,7 @@ from conddp.cli.columns import (
 )
 from conddp.cli.options import (
     AsJson,
-    DataFile,
+    DataFiles,
     Delta,
     Draws,
     Force,
@@ -55,7 +55,7 @@ NOTHING_LOST = "Nothing was written and nothing was spent."
 
 
 def plan(
-    data: DataFile,
+    data: DataFiles,
     epsilon: Annotated[float, typer.Option(help="Privacy budget of the planned fit.")] = 1.0,
     delta: Delta = 1e-6,
     schema: SchemaFile = None,
@@ -77,15 +77,16 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Estimate how well a private model will do. Costs no privacy: only public columns are read."""
+    from conddp.data.stored_table import list_files
     from conddp.files import plan_file
     from conddp.report import report_plan
 
     check_out(out, force)
-    columns = ColumnOptions(label, label_bounds, public, private, category, drop, unit)
+    files, columns = list_files(data), ColumnOptions(label, label_bounds, public, private, category, drop, unit)
     with usage_errors(), on_interrupt(NOTHING_LOST), show_progress("planning") as advance:
         made = plan_file(
-            data,
-            columns.read_schema(data, schema),
+            files,
+            columns.read_schema(files[0], schema),
             epsilon=epsilon,
             delta=delta,
             algorithms=algorithm or None,
@@ -112,7 +113,7 @@ def plan(
 
 
 def compare(
-    data: DataFile,
+    data: DataFiles,
     schema: SchemaFile = None,
     label: LabelName = None,
     label_bounds: LabelBounds = None,
@@ -136,16 +137,17 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare algorithms on labels simulated from public columns. Costs no privacy: no real label is read."""
+    from conddp.data.stored_table import list_files
     from conddp.files import compare_file
     from conddp.planning.budgets import EPSILONS
     from conddp.report import report_comparison
 
     check_out(out, force)
-    columns = ColumnOptions(label, label_bounds, public, private, category, drop, unit)
+    files, columns = list_files(data), ColumnOptions(label, label_bounds, public, private, category, drop, unit)
     with usage_errors(), on_interrupt(NOTHING_LOST), show_progress("comparing") as advance:
         made = compare_file(
-            data,
-            columns.read_schema(data, schema),
+            files,
+            columns.read_schema(files[0], schema),
             algorithms=algorithm or None,
             epsilons=epsilon or EPSILONS,
             delta=delta,

@@ -17,7 +17,7 @@ from conddp.cli.columns import (
     UnitName,
     split_names,
 )
-from conddp.cli.options import DataFile, Force
+from conddp.cli.options import DataFiles, Force
 from conddp.cli.terminal import print_plain
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ __all__ = ["init_schema"]
 
 
 def init_schema(
-    data: DataFile,
+    data: DataFiles,
     label: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
     label_bounds: LabelBounds = None,
     public: PublicColumns = None,
@@ -47,14 +47,16 @@ def init_schema(
     """
     from conddp.data.draft import SchemaDraft
     from conddp.data.readers import check_header, read_column_names, read_column_types
+    from conddp.data.stored_table import list_files
     from conddp.errors import refuse_existing
 
     options = ColumnOptions(label, label_bounds, public, private, category, drop, unit)
     bounds = options.bounds
     refuse_existing(out, overwrite=force)
-    types = read_column_types(data)
-    check_header(data)
-    others = read_column_names(data, leave_out=[each for each in (label, unit, *options.declared) if each is not None])
+    first = list_files(data)[0]  # all files have the same columns
+    types = read_column_types(first)
+    check_header(first)
+    others = read_column_names(first, leave_out=[each for each in (label, unit, *options.declared) if each is not None])
     dropped = split_names(drop or [], others, option="--drop")
     listed = options.list_public(others, dropped)
     draft = SchemaDraft(
@@ -68,11 +70,11 @@ def init_schema(
         unit=unit,
     )
     if not no_input and not draft.is_complete and is_interactive():
-        draft = ask_columns(draft, data)
+        draft = ask_columns(draft, first)
     if not out.parent.exists():
         out.parent.mkdir(parents=True)
     out.write_text(draft.to_toml(), encoding="utf-8")
-    print_plain(f"\n{out}: {_describe(draft)}\nNext: {_name_next(draft, data, out)}")
+    print_plain(f"\n{out}: {_describe(draft)}\nNext: {_name_next(draft, data[0], out)}")
 
 
 def is_interactive() -> bool:

@@ -184,7 +184,6 @@ class PublicFeatures:
 
     names: tuple[str, ...]
     groups: NDArray[np.intp] | None
-    derived: dict[Any, Any]  # what was computed from these features, so that it is computed once
     _matrix: "Matrix | SparseMatrix"
     _dense: Matrix | None
 
@@ -204,7 +203,7 @@ class PublicFeatures:
         else:
             array, self.names = _as_named_matrix(values, names, "public")
             self._matrix = self._dense = array
-        self.groups, self.num_codes, self.derived = groups, num_codes, {}
+        self.groups, self.num_codes = groups, num_codes
         if groups is not None and np.shape(groups) != self.shape[1:]:
             raise SchemaError(f"expected one group for each of {self.shape[1]} public columns.")
 

@@ -27,7 +27,7 @@ __all__ = [
     "stream_table",
 ]
 
-# What a damaged file makes pyarrow raise; all of its own exceptions are among these or derived from them.
+# What a damaged file makes pyarrow raise, beside exceptions of its own.
 FAILURES = (OSError, ValueError, LookupError, TypeError, NotImplementedError, MemoryError, ArithmeticError, EOFError)
 MOST_COMPARED = 10_000  # columns among which a similar name is looked for
 LONGEST_HEADER = 1 << 24  # characters
@@ -39,6 +39,13 @@ DAMAGED = (
 )
 STATA_GAP = "."  # also of SAS; a column of numbers with such cells would be read as text
 MISSING_MARKS = {"na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nil", "missing", "unknown", "?", "-", "--", "."}
+
+
+def list_failures() -> tuple[type[Exception], ...]:
+    """Exceptions that reading a damaged file may raise. Their messages may quote a cell."""
+    import pyarrow
+
+    return (*FAILURES, csv.Error, pyarrow.ArrowException)
 
 
 def read_table(path: str | Path, names: Sequence[str], *, kinds: Mapping[str, Kind] | None = None) -> Any:
@@ -62,7 +69,7 @@ def read_table(path: str | Path, names: Sequence[str], *, kinds: Mapping[str, Ki
     require_names(source, names)
     table = None
     try:
-        if source.suffix == ".parquet":
+        if source.suffix.lower() == ".parquet":
             table = pyarrow.parquet.read_table(source, columns=list(names))
         else:
             table = pyarrow.csv.read_csv(
@@ -70,7 +77,7 @@ def read_table(path: str | Path, names: Sequence[str], *, kinds: Mapping[str, Ki
                 read_options=pyarrow.csv.ReadOptions(block_size=_choose_block(source)),
                 convert_options=_convert(names, kinds or {}),
             )
-    except FAILURES:
+    except list_failures():
         pass  # raised below, outside the except block, because the original message quotes a line of the file
     if table is None:
         raise SchemaError(DAMAGED.format(source))
@@ -87,7 +94,7 @@ def read_tables(paths: Sequence[str | Path], names: Sequence[str], *, kinds: Map
     joined = None
     try:
         joined = pyarrow.concat_tables(tables, promote_options="permissive")
-    except FAILURES:
+    except list_failures():
         pass
     if joined is None:
         raise SchemaError("the files have columns of the same name with different types. Write them alike.")
@@ -113,7 +120,7 @@ def stream_table(
     require_names(source, names)
     failed = False
     try:
-        if source.suffix == ".parquet":
+        if source.suffix.lower() == ".parquet":
             with pyarrow.parquet.ParquetFile(source) as file:
                 for batch in file.iter_batches(batch_size=num_rows, columns=list(names)):
                     yield pyarrow.Table.from_batches([batch])
@@ -122,7 +129,7 @@ def stream_table(
             with _open_csv(source, names, kinds or {}, read_options) as reader:
                 for batch in reader:
                     yield pyarrow.Table.from_batches([batch])
-    except FAILURES:
+    except list_failures():
         failed = True
     if failed:
         raise SchemaError(DAMAGED.format(source))
@@ -211,7 +218,7 @@ def check_header(path: str | Path) -> None:
     import pyarrow.compute
 
     source = Path(path)
-    if source.suffix == ".parquet":
+    if source.suffix.lower() == ".parquet":
         return  # the names are not part of the table
     names = _read_names(source)
     types = set(read_column_types(source).values())
@@ -245,7 +252,7 @@ def _read_first_block(source: Path) -> Any:
             block = pyarrow.Table.from_batches([reader.read_next_batch()])
     except StopIteration:
         pass  # no line below the header
-    except FAILURES:
+    except list_failures():
         block = None
     if block is None:
         raise SchemaError(f"the data file '{source}' is empty, or not a valid {source.suffix or 'CSV'} file.")
@@ -257,19 +264,20 @@ def _read_names(source: Path) -> list[str]:
     import pyarrow.parquet
 
     if not source.exists():
-        raise SchemaError(f"the data file '{source}' does not exist.")
+        hint = " Let the shell expand the pattern, or give the folder." if "*" in source.name else ""
+        raise SchemaError(f"the data file '{source}' does not exist.{hint}")
     if source.is_dir():
         raise SchemaError(f"'{source}' is a folder. Give a Parquet or CSV file.")
     if not source.is_file():
         raise SchemaError(f"'{source}' is a pipe or a device. Give a Parquet or CSV file.")
     names: list[str] = []
     try:
-        if source.suffix == ".parquet":
+        if source.suffix.lower() == ".parquet":
             return list(pyarrow.parquet.read_schema(source).names)
         with pyarrow.input_stream(str(source), compression="detect") as stream:
             line = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="").readline(LONGEST_HEADER)
             names = next(csv.reader([line], strict=True), []) if len(line) < LONGEST_HEADER else []
-    except (*FAILURES, csv.Error):
+    except list_failures():
         pass  # raised below, outside the except block, because the original message may quote a line of the file
     if not names:
         raise SchemaError(f"the data file '{source}' is empty, or not a valid {source.suffix or 'CSV'} file.")
@@ -289,13 +297,13 @@ def _read_arrow_schema(source: Path, names: Sequence[str]) -> Any:
 
     found = None
     try:
-        if source.suffix == ".parquet":
+        if source.suffix.lower() == ".parquet":
             found = pyarrow.parquet.read_schema(source)
         else:
             options = pyarrow.csv.ConvertOptions(include_columns=list(names))
             with pyarrow.csv.open_csv(source, convert_options=options) as reader:
                 found = reader.schema
-    except FAILURES:
+    except list_failures():
         pass  # raised below, outside the except block, because the original message quotes a line of the file
     if found is None:
         raise SchemaError(f"the data file '{source}' is empty, or not a valid {source.suffix or 'CSV'} file.")
@@ -328,7 +336,7 @@ def _check_names(source: Path, names: Collection[str]) -> None:
             near = difflib.get_close_matches(name.lower(), [each.lower() for each in present[:MOST_COMPARED]], n=1)
             places = [number for number, each in enumerate(present) if [each.lower()] == near]
             hint = f" Did you mean the {_ordinal(places[0])} column?" if places else ""
-            if len(present) == 1 and source.suffix != ".parquet":
+            if len(present) == 1 and source.suffix.lower() != ".parquet":
                 hint = " If its cells are not separated by commas, convert the file."
             raise SchemaError(
                 f"column '{name}' is declared but not among the {len(present)} columns of '{source}'.{hint}"

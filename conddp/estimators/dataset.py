@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from conddp.data.readers import stream_table
+from conddp.data.readers import read_column_names, stream_table
 from conddp.data.stored_table import list_files
 from conddp.errors import SchemaError
 
@@ -23,7 +23,7 @@ def list_dataset_files(X: Any) -> list[Path] | None:
         return None
     files = getattr(X, "files", None)
     local = type(getattr(X, "filesystem", None)).__name__ == "LocalFileSystem"
-    if files is None or not local or any(Path(each).suffix != ".parquet" for each in files):
+    if files is None or not local or any(Path(each).suffix.lower() != ".parquet" for each in files):
         raise SchemaError(
             "an Arrow dataset must consist of local .parquet files. Write it with pyarrow.dataset.write_dataset, or "
             "pass a table."
@@ -34,7 +34,14 @@ def list_dataset_files(X: Any) -> list[Path] | None:
         raise SchemaError(
             "the Arrow dataset has a filter or a projection. Write what is left to files of its own."
         ) from None
-    return list_files(files)
+    listed = list_files(files)
+    outside = [name for name in X.schema.names if name not in read_column_names(listed[0])]
+    if outside:
+        raise SchemaError(
+            f"column '{outside[0]}' of the Arrow dataset is not in its files, but in the names of their folders. Write "
+            "it into the files."
+        )
+    return listed
 
 
 def stream_dataset(files: Sequence[Path], names: Sequence[str]) -> Iterator[Any]:

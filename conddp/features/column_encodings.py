@@ -207,7 +207,8 @@ class CategoryEncoding:
         if not self.num_bins:
             return ""
         own = f"{len(self.levels)} frequent levels of '{self.column}' have a feature each" if self.levels else ""
-        rest = f"{'the others' if own else f'the levels of {self.column!r}'} share {self.num_bins} features by a hash"
+        noun = "feature" if self.num_bins == 1 else "features"
+        rest = f"{'the others' if own else f'the levels of {self.column!r}'} share {self.num_bins} {noun} by a hash"
         return f"{own}; {rest}." if own else f"{rest[0].upper()}{rest[1:]}."
 
     def transform(self, column: PublicColumn) -> Any:

@@ -44,7 +44,7 @@ def whiten(
 ) -> PublicRows:
     """Whiten public features; in memory if they are not too large.
 
-    Without weights the result is kept with the features for the next call.
+    Rows of features in files are kept with them for the next call.
 
     Privacy
         Reads public columns only: no cost. Only the numbers of records and columns, and whether they are in files,
@@ -65,7 +65,7 @@ def whiten(
     kind: Any = GroupedRows if is_large(public) else WhitenedRows
     if isinstance(public, StoredFeatures):
         kind = StoredRows if public.shape[1] <= MOST_FORMED else GroupedRows
-    if weights is not None:
+    if weights is not None or not isinstance(public, StoredFeatures):
         return kind.of(public, constant=constant, tolerance=tolerance, weights=weights)  # type: ignore[no-any-return]
     key = ("whitened", constant, tolerance)
     if key not in public.derived:

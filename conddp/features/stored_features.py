@@ -34,13 +34,16 @@ class StoredFeatures(PublicFeatures):
         Encoding of its public columns.
     sparsely : bool
         Whether blocks are CSR matrices rather than arrays.
+    digest : bytes
+        Digest of all public cells, in order.
     """
 
     column: "_FeatureColumn"
+    derived: dict[Any, Any]  # what was computed from these features, so that it is computed once
 
-    def __init__(self, table: StoredTable, encoding: Encoding, *, sparsely: bool) -> None:
+    def __init__(self, table: StoredTable, encoding: Encoding, *, sparsely: bool, digest: bytes) -> None:
         self.names, self.groups = encoding.features, encoding.find_groups()
-        self.sparsely = sparsely
+        self.sparsely, self.digest = sparsely, digest
         fitting = CELLS_AT_ONCE // max(1, len(self.names)) // BLOCK_SIZE * BLOCK_SIZE
         rows = ROWS_AT_ONCE if sparsely else min(ROWS_AT_ONCE, max(BLOCK_SIZE, fitting))
         self.column = _FeatureColumn(table, encoding.names, rows, encoding=encoding, sparsely=sparsely)

@@ -1,7 +1,8 @@
 """Records of a stored table and its schema, with public columns that are encoded when they are read."""
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from scipy.sparse import csr_array
 from conddp.data.column import Kind
 from conddp.data.passes import run_pass
 from conddp.data.public_table import PublicTable
+from conddp.data.readers import list_failures
 from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.data.stored_column import ROWS_AT_ONCE, StoredFrame
@@ -21,9 +23,10 @@ from conddp.features.encoding import Encoding
 from conddp.features.stored_features import StoredFeatures
 from conddp.privacy.fingerprint import PartialFingerprint
 
-__all__ = ["open_records"]
+__all__ = ["load_records", "open_records"]
 
 SAMPLED = 1 << 18  # records from which the encoding is chosen; all of them if there are no more
+SAMPLED_CELLS, LEAST_SAMPLED = 1 << 24, 1 << 14  # fewer records of wide tables, but no fewer than these
 SPARSE_FROM = 64  # features from which blocks may be sparse
 DENSEST = 0.25  # fraction of non-zero cells up to which blocks are sparse
 
@@ -67,12 +70,25 @@ def open_records(
     if schema.label.missing_is_public:
         table = drop_missing_labels(table, schema.label.name)
     frame = StoredFrame(table, schema.public)
-    survey = run_pass(_Survey(schema.public, schema.kinds, len(table)), frame, block_size=ROWS_AT_ONCE)
+    number = min(SAMPLED, max(LEAST_SAMPLED, SAMPLED_CELLS // max(1, len(schema.public))))
+    survey = run_pass(_Survey(schema.public, schema.kinds, number / len(table)), frame, block_size=ROWS_AT_ONCE)
     sample = PublicTable.of(survey.join(), schema.public, kinds=schema.kinds)
     encoding = Encoding.of(sample, squash=squash, num_bins=num_bins)
-    features = StoredFeatures(table, encoding, sparsely=_is_sparse(encoding, sample))
+    features = StoredFeatures(table, encoding, sparsely=_is_sparse(encoding, sample), digest=survey.digest)
     label = StoredLabels.of(table, schema.label.name, schema.label_bounds)
     return Records(features, None, label, None, schema, survey.fingerprint.finish()), encoding
+
+
+def load_records(records: Records) -> Records:
+    """Read all features and labels of records in files into memory.
+
+    Raises
+    ------
+    SchemaError
+        If there are too many.
+    """
+    assert isinstance(records.public, StoredFeatures)
+    return replace(records, public=records.public.load(), label=records.label[:])
 
 
 def _is_sparse(encoding: Encoding, sample: PublicTable) -> bool:
@@ -90,14 +106,27 @@ class _Found:
 
     samples: tuple[Any, ...]
     fingerprint: PartialFingerprint
+    digests: tuple[bytes, ...]
 
     def __add__(self, other: "_Found") -> "_Found":
-        return _Found(self.samples + other.samples, self.fingerprint + other.fingerprint)
+        return _Found(self.samples + other.samples, self.fingerprint + other.fingerprint, self.digests + other.digests)
+
+    @property
+    def digest(self) -> bytes:
+        """Digest of all public cells, in order."""
+        return hashlib.sha256(b"".join(self.digests)).digest()
 
     def join(self) -> Any:
         import pyarrow
 
-        return pyarrow.concat_tables(self.samples)
+        joined = None
+        try:
+            joined = pyarrow.concat_tables(self.samples, promote_options="permissive")
+        except list_failures():
+            pass
+        if joined is None:
+            raise SchemaError("a public column has types that do not go together in different files.")
+        return joined
 
 
 @dataclass(frozen=True)
@@ -106,12 +135,12 @@ class _Survey:
 
     names: tuple[str, ...]
     kinds: dict[str, Kind]
-    num_records: int
+    fraction: float
 
     def __call__(self, span: slice, piece: Any) -> _Found:
         part = PublicTable.of(piece, self.names, kinds=self.kinds)
-        taken = np.flatnonzero(_draw(span.start, len(piece)) < SAMPLED / self.num_records)
-        return _Found((piece.take(taken),), part.hash_part())
+        taken = np.flatnonzero(_draw(span.start, len(piece)) < self.fraction)
+        return _Found((piece.take(taken),), part.hash_part(), (part.digest,))
 
 
 def _draw(start: int, number: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

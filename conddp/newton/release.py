@@ -178,7 +178,7 @@ def release_residuals(
     passing = rows.start_pass(coefficients, query.direction_weights)
     sum_block = _SumBlock(query, label_range, neighbouring, loss, None if weights is None else weights.values)
     if isinstance(rows, PublicRows):
-        stride = BLOCK_SIZE * max(1, n // BLOCK_SIZE // BLOCKS_FOR_CURVATURE)
+        stride = max(1, n // BLOCK_SIZE // BLOCKS_FOR_CURVATURE)
         total, square, facts = run_pass(replace(sum_block, stride=stride), label, passing.blocks)
         farthest = facts.farthest if facts.farthest <= most else most  # also if it is NaN
         curvature = passing.finish_squares(np.asarray(facts.curvature)) / facts.weight_sampled
@@ -224,7 +224,7 @@ class _SumBlock:
     neighbouring: Neighbouring
     loss: Loss
     weights: Vector | None
-    stride: int = 0  # records between the blocks from which the curvature of public rows is estimated
+    stride: int = 0  # every so many blocks serve to estimate the curvature of public rows
 
     def __call__(self, span: slice, labels: Vector, rows: RowBlock) -> tuple[Any, ...]:
         with np.errstate(all="ignore"):  # warnings must not depend on labels; the pass may run in another process
@@ -232,7 +232,7 @@ class _SumBlock:
             sums = residuals.add_up(labels, self.label_range, self.loss)
             if not self.stride:
                 return sums
-            with_curvature = span.start % self.stride == 0
+            with_curvature = span.start // BLOCK_SIZE % self.stride == 0
             return *sums, residuals.describe(
                 self.label_range, self.neighbouring, self.loss, with_curvature=with_curvature
             )

@@ -32,10 +32,14 @@ def load_backend(name: str) -> Callable[[Any], Any]:
             "backend='torch' needs PyTorch, which is not installed. Install it with `pip install conddp[torch]`, or "
             "leave backend out."
         ) from None
-    if torch.get_float32_matmul_precision() != "highest":  # the bound on rounding errors assumes float32
+    try:
+        exact = torch.get_float32_matmul_precision() == "highest" and not torch.is_autocast_enabled("cpu")
+    except RuntimeError:  # if it was set by both of PyTorch's interfaces
+        exact = False
+    if not exact:  # the bound on rounding errors assumes float32
         raise PrivacyError(
             "PyTorch multiplies float32 matrices in a lower precision, whose rounding errors are not covered. Call "
-            "torch.set_float32_matmul_precision('highest') before the fit."
+            "torch.set_float32_matmul_precision('highest') before the fit, and leave torch.autocast."
         )
 
     def convert(array: Any) -> Any:

@@ -57,6 +57,7 @@ class Batches:
         weights: RowWeights | None,
         share: Share | None,
         like: Array,
+        num_steps: int,
     ) -> "Batches | StoredBatches":
         """Make batches, with weights as an array like that of the parameters.
 
@@ -72,9 +73,11 @@ class Batches:
             Units of all records and their weights.
         like : array
             Parameters of the run.
+        num_steps : int
+            Number of steps that are left.
         """
         if isinstance(inputs, StoredInputs):
-            return StoredBatches(inputs, label, PoissonSampler(len(inputs), sampling_probability, rng))
+            return StoredBatches(inputs, label, PoissonSampler(len(inputs), sampling_probability, rng), num_steps)
         num_records = label.shape[0] if share is None else share.num_records
         if weights is None:
             sampler = PoissonSampler(num_records, sampling_probability, rng)

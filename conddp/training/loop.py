@@ -190,6 +190,7 @@ def train(
         weights=weights,
         share=share,
         like=parameters,
+        num_steps=plan.num_steps - (0 if state is None else int(state["step"])),
     )
     workspace = Workspace.of(head, layout, parameters)
     num_averaged = max(1, round(plan.averaging * plan.num_steps))
@@ -270,6 +271,7 @@ def assist(
         weights=weights,
         share=share,
         like=parameters,
+        num_steps=plan.num_steps,
     )
     share.ranks.report(inputs.bound_rounding(1 if weights is None else weights.units.largest, parameters.dtype))
     is_first = True

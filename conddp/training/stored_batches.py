@@ -85,12 +85,16 @@ class StoredBatches:
         Scaled labels.
     sampler : PoissonSampler
         Sampler of records.
+    num_steps : int
+        Number of steps of the run. No samples are drawn for others.
     """
 
     inputs: StoredInputs
     label: Sliceable
     sampler: PoissonSampler
+    num_steps: int
     _ahead: deque[tuple[Inputs, Matrix]] = field(default_factory=deque, repr=False)
+    _steps: list[int] = field(default_factory=lambda: [0], repr=False)  # for which samples have been drawn
 
     def __post_init__(self) -> None:
         n, largest = len(self.inputs), 1.1 * self.sampler.expected_size
@@ -126,7 +130,8 @@ class StoredBatches:
     def _gather(self) -> None:
         """Draw the samples of the next steps and read their records."""
         cells = max(1.0, self.sampler.expected_size) * len(self.inputs.offset)
-        num_steps = max(1, min(MOST_STEPS_AHEAD, math.floor(CELLS_AHEAD / cells)))
+        num_steps = max(1, min(MOST_STEPS_AHEAD, math.floor(CELLS_AHEAD / cells), self.num_steps - self._steps[0]))
+        self._steps[0] += num_steps
         drawn = [self.sampler.draw() for _ in range(num_steps)]
         wanted = np.unique(np.concatenate(drawn))
         found = run_pass(_Gather(wanted), self.inputs, self.label)

@@ -865,8 +865,20 @@ MUTANTS = (
     Mutant(
         "files: a file may change during a fit",
         "data/stored_table.py",
-        "if (size, digest) != (part.size, part.digest):",
-        "if size < 0:",
+        "if not FileState.of(file).matches(part.state):",
+        "if False:",
+    ),
+    Mutant(
+        "files: a file counts twice by two names",
+        "data/stored_table.py",
+        "if same or _hash_file(paths[other]) == _hash_file(paths[place]):",
+        "if False:",
+    ),
+    Mutant(
+        "files: noise depends on public cells without their order",
+        "algorithms/identity.py",
+        "yield records.public.digest",
+        "yield repr(records.fingerprint).encode()",
     ),
     Mutant(
         "files: labels are not part of what noise is derived from",

@@ -40,7 +40,7 @@ public columns, which is the paper's matrix up to a rotation. Switch-Cond-DP wit
 vectors of the public bins. RR-on-Bins has a grid of 401 labels, needs no delta, and is defined under REPLACE only."""
 NETWORKS = """Networks are trained for fewer epochs than in the paper and with few settings, because each budget takes
 minutes of a core: the lowest error without noise is not the best that they can do, and longer training may change the
-order at large epsilon. The default has a linear head here too. *default* is what `conddp fit` does with the three
+order at large epsilon. The default has a linear head here too. *default* is what a fit of the table does with the three
 numbers and 17 categories of the table: each category is encoded on its own. *default, shared bins* is the default on
 the 4,003 features of the paper's linear models, in which categories share bins."""
 OURS, SHARED_BINS = "default", "default, shared bins"

@@ -18,7 +18,7 @@ from conddp.data.scaling import scale_label
 from conddp.features.encoding import Encoding
 from conddp.features.grouped_rows import GroupedRows
 from conddp.research.criteo.columns import CATEGORIES, NUMBERS
-from conddp.research.criteo.loading import BinnedRows
+from conddp.research.criteo.loading import UNITS, BinnedRows
 
 __all__ = ["CriteoTable", "SingleRows"]
 
@@ -165,7 +165,9 @@ class CriteoTable:
 
 
 def _make_table(rows: BinnedRows) -> PublicTable:
-    columns = {name: pa.array(rows.numbers[:, place]) for place, name in enumerate(NUMBERS)}
+    """The columns of a converted folder: numbers as they were, with gaps where 0 stands for one, and bins."""
+    numbers = np.where(rows.numbers == 0, np.nan, np.expm1(rows.numbers * UNITS))
+    columns = {name: pa.array(numbers[:, place]) for place, name in enumerate(NUMBERS)}
     columns |= {name: pa.array(rows.bins[:, place]) for place, name in enumerate(CATEGORIES)}
     return PublicTable.of(pa.table(columns), kinds=dict.fromkeys(CATEGORIES, Kind.CATEGORY))
 
