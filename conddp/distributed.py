@@ -89,7 +89,7 @@ def use_ranks(*, timeout: float = 300.0, setup_timeout: float = 3600.0) -> Itera
     """
     positive(timeout=timeout, setup_timeout=setup_timeout)
     if get_ranks() is not None:
-        raise RuntimeError("use_ranks is in use already. Use one block for all fits.")
+        raise RuntimeError("ranks are in use already. Use one block for all fits.")
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield 0
         return

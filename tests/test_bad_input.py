@@ -13,7 +13,7 @@ from tests.test_storage import store_plan
 
 BAD_INPUT: list[tuple[str, list[str], int, str]] = [
     ("missing file", ["fit", "{dir}/none.csv", "--schema", "{schema}", "--out", "{dir}/m"], 1, "does not exist"),
-    ("a folder", ["fit", "{dir}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "is a folder"),
+    ("a folder", ["fit", "{dir}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "holds .parquet and .csv files"),
     ("empty file", ["fit", "{empty}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "is empty, or not a valid"),
     ("no rows", ["fit", "{headonly}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "no rows"),
     ("not parquet", ["fit", "{fake}", "--schema", "{schema}", "--out", "{dir}/m"], 1, "not a valid .parquet file"),

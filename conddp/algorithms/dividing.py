@@ -51,7 +51,7 @@ def agree(
     if not divides_work:
         raise ValueError(
             f"{name} runs in one process, but this fit is divided over {ranks.size} ranks. Use DPSGD, CondDP or "
-            "SwitchCondDP, or fit outside of use_ranks, on one rank."
+            "SwitchCondDP, or one rank."
         )
     if records.num_records < ranks.size:
         raise ValueError(f"{records.num_records} records cannot be divided over {ranks.size} ranks. Use fewer ranks.")
@@ -90,8 +90,7 @@ def warn_of_separate_fits(*, stacklevel: int = 3) -> None:
     if get_ranks() is None and is_one_of_several():
         warnings.warn(
             "torchrun has started several processes, and each of them makes this fit with its own noise and at its own "
-            "cost. Put the fit into a block 'with conddp.distributed.use_ranks():' to make one fit together, or fit on "
-            "one rank only.",
+            "cost. Divide one fit over them, as the page on several processes shows, or fit on one rank only.",
             PrivacyWarning,
             stacklevel=stacklevel,
         )

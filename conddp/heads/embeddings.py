@@ -22,6 +22,7 @@ from conddp.heads.kernels import (
     derivative_times,
     look_up,
     row_norms,
+    square_by_code,
     sum_products,
 )
 
@@ -408,12 +409,8 @@ class _Net:
             return squared
         c, w = coded.codes.shape[1], self.head.width
         codes = look_up(xp, coded.codes, repeated)
-        some = xp.reshape(look_up(xp, embedded, repeated), (-1, c, w))
-        products = some @ some.mT
-        equal = xp.astype(codes[:, :, None] == codes[:, None, :], embedded.dtype)
-        allowance = c * (w + c * c) * float(xp.finfo(embedded.dtype).eps)  # products of both signs may cancel
         plain = look_up(xp, plain, repeated)
-        exact = xp.sum(products * equal, axis=(1, 2)) + allowance * plain
+        exact = square_by_code(xp, codes, xp.reshape(look_up(xp, embedded, repeated), (-1, c, w)), plain)
         total = look_up(xp, others, repeated) + xp.maximum(exact, xp.zeros_like(exact))
         squared[repeated] = xp.maximum(total, LARGEST_CANCELLATION * plain)
         return squared

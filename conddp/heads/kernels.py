@@ -16,6 +16,7 @@ __all__ = [
     "derivative_times",
     "look_up",
     "row_norms",
+    "square_by_code",
     "sum_products",
 ]
 
@@ -59,6 +60,27 @@ def add_by_code(xp: Any, codes: Array, moves: Array, out: Array) -> None:
     columns = np.ascontiguousarray(moves.T)
     for place, column in enumerate(columns):
         out[:, place] = np.bincount(codes, weights=column, minlength=out.shape[0])
+
+
+def square_by_code(xp: Any, codes: Array, vectors: Array, squares: Array) -> Array:
+    """Squared norms of vectors, shape (m, c, width), that are added up where codes, shape (m, c), are equal.
+
+    They are raised by what rounding can take away, because products of both signs may cancel.
+
+    Parameters
+    ----------
+    xp : module
+        Array namespace.
+    codes, vectors : arrays
+        See above.
+    squares : array of shape (m,)
+        Sums of the squared norms of the vectors.
+    """
+    c, width = vectors.shape[1:]
+    products = vectors @ vectors.mT
+    equal = xp.astype(codes[:, :, None] == codes[:, None, :], vectors.dtype)
+    allowance = c * (width + c * c) * float(xp.finfo(vectors.dtype).eps)
+    return xp.sum(products * equal, axis=(1, 2)) + allowance * squares
 
 
 def look_up(xp: Any, table: Array, codes: Array) -> Array:
