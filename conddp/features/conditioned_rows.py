@@ -226,7 +226,7 @@ class NormTiles:
 
 
 def count_threads() -> int:
-    """Number of threads that this process may use; one in a worker process (:mod:`conddp.data.executors`)."""
+    """Number of threads that this process may use; one in a worker process (:mod:`conddp.data.processes`)."""
     import pyarrow
 
     return min(MOST_THREADS, int(pyarrow.cpu_count()))
