@@ -219,7 +219,7 @@ def list_lines(source: CriteoSource) -> list[Line]:
         return Tuning(schedule, Search.over_grid(grid, rungs=((rung, finalists),), finalists=finalists))
 
     plain = tune(0.2, 1, learning_rate=[1e-3, 3e-3], clip_residual=[0.1, 0.3, 1.0])
-    conditioned = tune(0.2, 1, short, learning_rate=[1e-3, 3e-3], clip_residual=[0.05, 0.2, 0.8])
+    conditioned = tune(0.6, 1, short, learning_rate=[2e-4, 5e-4, 1e-3], clip_residual=[0.05, 0.2])
     switching = tune(0.2, 1, learning_rate=[1e-4, 5e-4, 2e-3], clip_residual=[0.05, 0.2, 0.8], switch=[0.1])
     networks = tune(0.2, 1, brief, learning_rate=[1e-3, 4e-3], clip_residual=[0.1])
     on_bins = tune(1.0, 1, brief, learning_rate=[2e-3], clip_residual=[1.0])
