@@ -42,8 +42,6 @@ class CodedInputs(Inputs):
         Bin of each category.
     has_repeats : boolean array of shape (n,)
         Whether two categories of a record have the same bin.
-
-    The other parameters are those of :class:`~conddp.heads.head.Inputs`; ``public`` holds the numbers only.
     """
 
     codes: Array = None
