@@ -165,6 +165,7 @@ class _Pass:
         self.executor, self.packed = executor, packed
         self.waiting: deque[tuple[list[slice], Future]] = deque()
         self.most_waiting = 0
+        self.failure = ""  # last exception of Dask itself
         self._share()
 
     def _share(self) -> None:
@@ -202,6 +203,8 @@ class _Pass:
                 task.release()
                 return spans, replies
             self._submit_again()
+        if self.failure:
+            raise PassFailed(f"Dask could not compute {name_rows(spans)} ({self.failure}), {MAX_LOSSES} times.")
         raise WorkerDied(
             f"all workers of the cluster were lost {MAX_LOSSES} times while they computed {name_rows(spans)}, perhaps "
             "because memory ran out. Use smaller partitions or workers with more memory."
@@ -224,8 +227,9 @@ class _Pass:
                     f"several workers of the cluster died while they computed {name_rows(spans)}, perhaps because "
                     "memory ran out. Use smaller partitions or workers with more memory."
                 ) from None
-            except Exception as error:
-                raise PassFailed(f"Dask could not compute {name_rows(spans)} ({type(error).__name__}).") from None
+            except Exception as error:  # of Dask itself: what a task computes never raises
+                self.failure = type(error).__name__
+                return None
 
     def _submit_again(self) -> None:
         """Send the function again, and submit all partitions whose results have not been taken."""
