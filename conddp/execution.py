@@ -1,15 +1,18 @@
 """Where passes run: in this process, on worker processes of this machine, or on a Dask cluster."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from conddp._validate import positive_integer
-from conddp.data.passes import Executor, run_in_order
+from conddp.data.passes import Executor
 from conddp.data.processes import Processes
 
 __all__ = ["open_executor"]
+
+SumsT = TypeVar("SumsT")
 
 
 @contextmanager
@@ -38,8 +41,7 @@ def open_executor(num_workers: int | None = None, cluster: str | None = None) ->
         positive_integer(num_workers=num_workers)
     if cluster is None:
         if num_workers is None or num_workers == 1:
-            with threadpool_limits(1):  # as in workers, so that results are the same
-                yield run_in_order
+            yield _run_on_one_thread
             return
         with Processes(num_workers) as processes:
             yield processes
@@ -56,3 +58,15 @@ def open_executor(num_workers: int | None = None, cluster: str | None = None) ->
         )
     with connect(cluster) as client:
         yield DaskExecutor(client)
+
+
+def _run_on_one_thread(function: Callable[[slice], SumsT], spans: Iterable[slice]) -> Iterator[SumsT]:
+    """Execute a pass in this process as a worker would, so that results are the same bit for bit.
+
+    What is computed from the sums has all threads of the process, here as with workers.
+    """
+    threads = ThreadpoolController()
+    for span in spans:
+        with threads.limit(limits=1):
+            sums = function(span)
+        yield sums

@@ -39,7 +39,6 @@ from tests.pass_functions import (
     expected,
     find_living,
     make_column,
-    open_serial,
     open_threads,
     read_lines,
     wait_until,
@@ -248,8 +247,9 @@ def test_workers_that_have_been_stopped_do_nothing() -> None:
 
 def test_options_open_an_executor() -> None:
     blocks = list(list_blocks(10, block_size=4))
-    with open_serial() as serial, open_executor() as default, open_executor(num_workers=1) as one:
-        assert serial is default is one
+    with open_executor() as default, open_executor(num_workers=1) as one:
+        assert default is one
+        assert list(one(count_threads, blocks)) == [1, 1, 1]  # as in workers, so that results are the same
     with open_executor(num_workers=2) as executor:
         assert isinstance(executor, Processes)
         assert list(executor(lambda span: span.stop, blocks)) == [4, 8, 10]

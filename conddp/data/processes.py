@@ -13,14 +13,15 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from conddp._validate import positive_integer
-from conddp.data.tasks import PackedFunction, Replies, TaskSize, WorkerDied, count_cores, name_rows
+from conddp.data.tasks import THREADS, PackedFunction, Replies, TaskSize, WorkerDied, count_cores, name_rows
 
 __all__ = ["Processes"]
 
 SumsT = TypeVar("SumsT")
 
+POLL = 1.0  # seconds: Ctrl-C that comes just before a thread begins to wait is noticed when it ends to wait
+
 _PROGRAM = "from conddp.data.worker import serve; serve()"
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 class Processes:
@@ -89,6 +90,8 @@ class Processes:
                     waiting.append((task, self._threads.submit(self._compute, current, task)))
                 if not task or len(waiting) == 2 * self.num_workers:
                     done, future = waiting[0]
+                    while not future.done():
+                        wait([future], timeout=POLL)
                     replies = future.result()
                     waiting.popleft()
                     size.adapt(replies)
@@ -187,7 +190,7 @@ class _Worker:
             [sys.executable, "-P", "-c", _PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path, **dict.fromkeys(_THREADS, "1")},
+            env={**os.environ, "PYTHONPATH": path, **dict.fromkeys(THREADS, "1")},
             start_new_session=True,  # Ctrl-C is for the parent, which kills its workers
         )
         assert self.process.stdin is not None and self.process.stdout is not None

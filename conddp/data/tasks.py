@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_limits
 from conddp.errors import CondDPError
 
 __all__ = [
+    "THREADS",
     "PackedFunction",
     "PassFailed",
     "Replies",
@@ -30,6 +31,8 @@ __all__ = [
     "count_cores",
     "name_rows",
 ]
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 # A task that takes longer, or whose sums are larger, gets no further partitions.
 ENOUGH_SECONDS = 0.05
