@@ -629,3 +629,22 @@ def test_the_estimator_takes_an_arrow_dataset(rng: np.random.Generator, tmp_path
         PrivateRegressor(label_bounds=(0, 10)).fit(dataset.filter(pyarrow.dataset.field("rooms") > 2), "price")
     with pytest.raises(SchemaError, match="must consist of local .parquet files"):
         PrivateRegressor(label_bounds=(0, 10)).fit(pyarrow.dataset.dataset(pa.Table.from_pandas(frame)), "price")
+
+
+def test_an_arrow_dataset_has_bins_for_heads_that_look_categories_up(rng: np.random.Generator, tmp_path: Path) -> None:
+    frame = make_frame(rng, 600)
+    write(tmp_path, frame)
+    head = Embeddings(num_bins=16, width=2, hidden=(4,))
+    settings: dict[str, Any] = {"algorithm": DPSGD(num_steps=4), "head": head, "label_bounds": (0, 10)}
+    stored = PrivateRegressor(**settings).fit(pyarrow.dataset.dataset(tmp_path), "price")
+    whole = PrivateRegressor(**settings).fit(frame[NAMES], frame["price"])
+    assert stored.encoding_ == whole.encoding_ and stored.model_.parameters.shape == whole.model_.parameters.shape
+
+
+def test_the_folder_for_temporary_files_is_checked_before_the_fit(rng: np.random.Generator, tmp_path: Path) -> None:
+    write(tmp_path / "data", make_frame(rng, 300))
+    fit_file(tmp_path / "data", SCHEMA, tmp_path / "model", scratch=tmp_path / "new" / "folder")
+    assert list((tmp_path / "new" / "folder").iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(SchemaError, match="cannot write to the folder for temporary files, .*file: File exists"):
+        fit_file(tmp_path / "data", SCHEMA, tmp_path / "other", scratch=tmp_path / "file")

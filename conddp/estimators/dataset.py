@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from conddp.data.readers import read_column_names, stream_table
+from conddp.data.schema import Schema
 from conddp.data.stored_table import list_files
 from conddp.errors import SchemaError
+from conddp.estimators.labels import declare_bounds
 
-__all__ = ["list_dataset_files", "stream_dataset"]
+__all__ = ["declare_dataset", "list_dataset_files", "stream_dataset"]
 
 
 def list_dataset_files(X: Any) -> list[Path] | None:
@@ -42,6 +44,25 @@ def list_dataset_files(X: Any) -> list[Path] | None:
             "it into the files."
         )
     return listed
+
+
+def declare_dataset(files: Sequence[Path], label: Any, label_bounds: Any, *, missing_labels: str) -> Schema:
+    """Make the schema of a dataset all of whose columns are public but the label.
+
+    Raises
+    ------
+    SchemaError
+        If the label is not the name of a column.
+    """
+    names = read_column_names(files[0])
+    if not isinstance(label, str) or label not in names:
+        raise SchemaError("for an Arrow dataset, y is the name of its label column, and must be one of its columns.")
+    return Schema.of(
+        label=label,
+        label_bounds=declare_bounds(label_bounds, [label])[0],
+        public=[name for name in names if name != label],
+        missing_labels=missing_labels,
+    )
 
 
 def stream_dataset(files: Sequence[Path], names: Sequence[str]) -> Iterator[Any]:

@@ -16,11 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 from conddp._validate import one_of
 from conddp.algorithms import Algorithm, FitRequest
 from conddp.algorithms.several import JointFit
-from conddp.data.readers import read_column_names
 from conddp.data.records import Records
-from conddp.data.schema import Schema
 from conddp.errors import PrivacyWarning, SchemaError
-from conddp.estimators.dataset import list_dataset_files, stream_dataset
+from conddp.estimators.dataset import declare_dataset, list_dataset_files, stream_dataset
 from conddp.estimators.declaration import declare_schema, take_units
 from conddp.estimators.inputs import Input, open_input
 from conddp.estimators.labels import declare_bounds, make_labels, read_labels, read_sample_weight
@@ -255,25 +253,14 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
 
     def _fit_files(self, request: FitRequest, files: Sequence[Path], label: Any, **refused: Any) -> "PrivateRegressor":
         """Fit to the files of an Arrow dataset, which are read block by block."""
-        names = read_column_names(files[0])
-        if not isinstance(label, str) or label not in names:
-            raise SchemaError(
-                "for an Arrow dataset, y is the name of its label column, and must be one of its columns."
-            )
         wanted = [name for name, value in refused.items() if value is not None]
         wanted += ["unit"] if self.unit is not None else ["private_columns"] if self.private_columns else []
         if wanted:
             raise SchemaError(f"an Arrow dataset is read block by block, which does not allow {wanted[0]} yet.")
-        features = [name for name in names if name != label]
-        schema = Schema.of(
-            label=label,
-            label_bounds=declare_bounds(self.label_bounds, [label])[0],
-            public=features,
-            missing_labels=self.missing_labels,
-        )
-        records, encoding = open_records(files, schema, squash=self.heavy_tails == "squash")
-        self.n_features_in_, self.feature_names_in_ = len(features), np.array(features, dtype=object)
-        result = replace(request.run(records), feature_order=tuple(features), encoding=encoding)
+        schema = declare_dataset(files, label, self.label_bounds, missing_labels=self.missing_labels)
+        records, encoding = open_records(files, schema, squash=self.heavy_tails == "squash", num_bins=request.num_bins)
+        self.n_features_in_, self.feature_names_in_ = len(schema.public), np.array(schema.public, dtype=object)
+        result = replace(request.run(records), feature_order=schema.public, encoding=encoding)
         self._store((result,), result.guarantee)
         return self
 

@@ -32,9 +32,22 @@ _SCRATCH: ContextVar[Path | None] = ContextVar("scratch", default=None)
 def use_scratch(folder: Path | None) -> Iterator[None]:
     """Keep temporary files of fits within a ``with`` block in a folder; in that of the operating system if None.
 
+    The folder is made if it does not exist.
+
     Privacy
         The files hold numbers that are computed from public columns only.
+
+    Raises
+    ------
+    SchemaError
+        If the folder cannot be made, or nothing can be written to it.
     """
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise SchemaError(f"cannot write to the folder for temporary files, {folder}: {error.strerror}.") from None
     token = _SCRATCH.set(folder)
     try:
         yield
