@@ -79,6 +79,21 @@ def test_a_fit_is_that_of_the_table_in_memory(
         assert np.array_equal(fit(open_records(paths, HOMES)[0], algorithm), found)
 
 
+def test_the_guarantee_states_the_increase_of_noise_that_was_used(
+    rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("conddp.algorithms.algorithm.count_additions", lambda *_: 20)  # as if blocks were small
+    frame = make_homes(rng, 30_000)
+    for records, additions in (
+        (open_records(write_parts(tmp_path, frame), HOMES)[0], 20),
+        (read_records(frame, HOMES)[0], None),
+    ):
+        guarantee = PrivateMean().fit(records, PrivacyBudget(1.0, 1e-6)).guarantee
+        assert guarantee.rounding == bound_rounding(30_000, additions)
+        assert f"is larger by a factor of 1 + {guarantee.rounding:.1g}, which" in str(guarantee)
+    assert bound_rounding(30_000, 20) < 0.1 * bound_rounding(30_000)
+
+
 def test_a_fit_with_many_features_uses_norms_in_files(
     rng: np.random.Generator, tmp_path: Path, small_pieces: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
