@@ -73,9 +73,9 @@ def test_what_a_worker_refuses_is_said_as_ever(processes: Processes, tmp_path: P
     missing = pyarrow.array([None, *table["price"].to_pylist()[1:]], type=pyarrow.float64())
     pyarrow.parquet.write_table(table.set_column(2, "price", missing), part)
     with pytest.raises(SchemaError) as here:
-        load_records(tmp_path, schema)
+        load_records(tmp_path, schema, small=True)
     with use_executor(processes), pytest.raises(SchemaError) as elsewhere:
-        load_records(tmp_path, schema)
+        load_records(tmp_path, schema, small=True)
     assert str(elsewhere.value) == str(here.value)
 
 
