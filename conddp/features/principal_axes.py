@@ -69,13 +69,15 @@ class PrincipalAxes:
 
     def whiten(self, public_features: PublicFeatures, out: Vector) -> None:
         """Write whitened rows to an array of shape (n, k), or (n, 1 + k) with the constant first."""
-        rows, center, slopes = out[:, out.shape[1] - self.slopes.shape[1] :], self.center, self.slopes
-        out[:, : out.shape[1] - rows.shape[1]] = 1.0
+        center, slopes = self.center, self.slopes
+        first = out.shape[1] - slopes.shape[1]
         size = count_rows_of_product(max(slopes.shape))
 
         def multiply(span: slice, block: Vector) -> int:
             for part in list_blocks(len(block), block_size=size):
-                np.matmul(block[part] - center, slopes, out=rows[span][part])
+                rows = out[span][part]
+                rows[:, :first] = 1.0
+                np.matmul(block[part] - center, slopes, out=rows[:, first:])
             return 0
 
         run_pass(multiply, FeatureBlocks(public_features), num_cells=out.size)

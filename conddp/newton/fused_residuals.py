@@ -126,10 +126,10 @@ def _sum_residuals(
             if with_curvature:
                 left, x = 1.0, limit * per_std
                 if x < LARGEST:
-                    place = int(x * PER_UNIT)
-                    x -= (place + 0.5) / PER_UNIT
+                    interval = int(x * PER_UNIT)
+                    x -= (interval + 0.5) / PER_UNIT
                     left = 0.0
-                    for power in error_function[place]:
+                    for power in error_function[interval]:
                         left = left * x + power
         if has_weights:
             factor *= weights[i]
