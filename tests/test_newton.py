@@ -4,6 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.special import ndtr
 
 from conddp.data.parts import PublicFeatures
 from conddp.data.passes import BLOCK_SIZE
@@ -13,7 +14,7 @@ from conddp.newton.posterior import ResidualScale, RunningMean, UnclampedMean
 from conddp.newton.prior import CONSTANT_VARIANCE, VAGUE, Posterior
 from conddp.newton.release import ResidualQuery, StepEstimate, release_residuals
 from conddp.newton.run import run_newton
-from conddp.newton.schedule import NewtonPlan, allot_weights, choose_clip_norm
+from conddp.newton.schedule import CANDIDATES, NewtonPlan, allot_weights, choose_clip_norm
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.release import Curator, bound_rounding
 from conddp.privacy.transcript import GaussianRelease
@@ -84,6 +85,24 @@ def test_curvature_is_the_fraction_of_a_newton_step_that_clamping_leaves(rng: np
     label = np.clip(rows @ truth + rng.normal(scale=0.1, size=n), -0.5, 0.5)
     answer = ask(rows, label, np.zeros(k), clip_norm=0.05)
     assert answer.step / answer.curvature == pytest.approx(truth, abs=4 * 0.1 / math.sqrt(n) / answer.curvature.min())
+
+
+def test_the_clip_norm_has_the_least_expected_error_of_all_candidates(rng: np.random.Generator) -> None:
+    plan = NewtonPlan()
+    for _ in range(50):
+        k = int(rng.integers(1, 30))
+        variance = rng.lognormal(-8, 2, size=k)
+        residual_std, unit_std = rng.uniform(0.001, 0.3), 10.0 ** rng.uniform(-5, 0)
+        chosen = choose_clip_norm(Posterior(np.zeros(k), variance), residual_std, unit_std, plan, at_least=0.0)
+
+        def expect(clip_norm: float, v: Any = variance, s: float = residual_std, u: float = unit_std) -> float:
+            noise_variance = (clip_norm * u / (2 * ndtr(clip_norm / s) - 1)) ** 2
+            left = v * noise_variance / (v * allot_weights(v, noise_variance) + noise_variance)
+            return float(left.sum()) + plan.clipping_penalty * math.exp(-clip_norm / s / plan.penalty_decay) * s**2
+
+        errors = [expect(float(each)) for each in np.minimum(CANDIDATES * residual_std, 0.5)]
+        assert expect(chosen) == pytest.approx(min(errors), rel=1e-12)
+        assert chosen in np.minimum(CANDIDATES * residual_std, 0.5)
 
 
 def test_direction_weights_leave_the_least_error(rng: np.random.Generator) -> None:

@@ -12,11 +12,15 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol, TypeVar
 
+from conddp.data.threads import run_in_threads, run_on_one_thread
+
 __all__ = [
     "BLOCK_SIZE",
     "Executor",
     "Sliceable",
+    "add_sums",
     "count_additions",
+    "count_rows_in_cache",
     "get_executor",
     "get_partitions",
     "list_blocks",
@@ -25,7 +29,11 @@ __all__ = [
     "use_executor",
 ]
 
-BLOCK_SIZE = 8192  # records; a block with tens of columns fits into the processor cache
+BLOCK_SIZE = 8192  # records
+CACHE_SIZE = 1 << 19  # bytes; what a core can read again without going to memory
+FEWEST_ROWS = 64  # treated at once, however many columns there are
+CELLS_FOR_BLAS_THREADS = 1 << 13  # fewer are never divided by BLAS
+CELLS_FOR_THREADS = 1 << 20  # of a pass in memory; fewer are read in less time than it takes to start threads
 
 SumsT = TypeVar("SumsT")
 
@@ -98,12 +106,27 @@ def list_blocks(num_records: int, *, block_size: int = BLOCK_SIZE) -> Iterator[s
     return (slice(start, min(start + block_size, num_records)) for start in range(0, num_records, block_size))
 
 
+def count_rows_in_cache(num_columns: int) -> int:
+    """Return the number of rows of float64 numbers that fit into the processor cache; a power of two up to a block.
+
+    Examples
+    --------
+    >>> count_rows_in_cache(8), count_rows_in_cache(100), count_rows_in_cache(10**6)
+    (8192, 512, 64)
+    """
+    fitting = CACHE_SIZE // (8 * max(1, num_columns))
+    return min(BLOCK_SIZE, max(FEWEST_ROWS, 1 << (fitting.bit_length() - 1 if fitting else 0)))
+
+
 def run_pass(
     function: Callable[..., SumsT],
     *columns: Sliceable,
     block_size: int = BLOCK_SIZE,
+    num_cells: int = 0,
 ) -> SumsT:
     """Apply a function to all blocks and add up the results.
+
+    A pass over many cells in memory runs on threads of this process, unless another executor is in use.
 
     Privacy
         Costs nothing by itself. Sums of private columns are private until a curator releases them.
@@ -118,6 +141,8 @@ def run_pass(
     block_size : int
         Number of records per block. It may affect the last digits of the result; nothing else about the division of
         work does.
+    num_cells : int
+        Approximate number of cells of the columns. It decides whether threads are worth their while, and nothing else.
 
     Examples
     --------
@@ -132,8 +157,10 @@ def run_pass(
     spans: Iterable[slice] | None = get_partitions(*columns)
     if spans is None:
         spans = list_blocks(lengths.pop(), block_size=block_size)
-        executor = run_in_order if getattr(executor, "is_remote", False) else executor
-    total: SumsT = reduce(_add, executor(task, spans))
+        if executor is run_in_order or getattr(executor, "is_remote", False):
+            executor = run_in_order if num_cells < CELLS_FOR_BLAS_THREADS else run_on_one_thread
+            executor = executor if num_cells < CELLS_FOR_THREADS else run_in_threads
+    total: SumsT = reduce(add_sums, executor(task, spans))
     return total
 
 
@@ -167,7 +194,7 @@ class _Pass:
 
     def __call__(self, span: slice) -> Any:
         parts = list_blocks(span.stop - span.start, block_size=self.block_size)
-        return reduce(_add, (self._apply(slice(span.start + part.start, span.start + part.stop)) for part in parts))
+        return reduce(add_sums, (self._apply(slice(span.start + part.start, span.start + part.stop)) for part in parts))
 
     def _apply(self, span: slice) -> Any:
         return self.function(span, *(column[span] for column in self.columns))
@@ -176,5 +203,6 @@ class _Pass:
         return "<pass over records>"
 
 
-def _add(total: Any, part: Any) -> Any:
-    return tuple(map(_add, total, part)) if isinstance(total, tuple) else total + part
+def add_sums(total: Any, part: Any) -> Any:
+    """Add what a pass has computed for two blocks: sums, or tuples of sums entry by entry."""
+    return tuple(map(add_sums, total, part)) if isinstance(total, tuple) else total + part

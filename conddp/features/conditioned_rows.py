@@ -19,14 +19,14 @@ from scipy.sparse import csr_array
 from conddp.data.parts import Matrix, PublicFeatures, SparseMatrix
 from conddp.data.passes import count_additions, get_partitions, list_blocks
 from conddp.data.stored_column import StoredColumn, slice_rows
+from conddp.data.threads import count_threads
 from conddp.features.standardization import find_full_columns, subtract_from_stored
 from conddp.features.stored_features import StoredFeatures
 
-__all__ = ["ConditionedRows", "NormTiles", "ShiftedColumns", "count_threads", "sum_columns", "sum_magnitudes"]
+__all__ = ["ConditionedRows", "NormTiles", "ShiftedColumns", "sum_columns", "sum_magnitudes"]
 
 Vector = NDArray[np.float64]
 
-MOST_THREADS = 8
 DIRECTIONS_AT_ONCE = 64  # a matrix of 4,000 rows and as many columns as this fits into the processor cache
 
 
@@ -256,13 +256,6 @@ class NormTiles:
             rows += offset
             squared[:, group] += np.einsum("ij,ij->i", rows, rows)
         return squared
-
-
-def count_threads() -> int:
-    """Number of threads that this process may use; one in a worker process (:mod:`conddp.data.processes`)."""
-    import pyarrow
-
-    return min(MOST_THREADS, int(pyarrow.cpu_count()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp.data.parts import PublicFeatures, require_public
+from conddp.data.passes import BLOCK_SIZE
 from conddp.data.units import Units
 from conddp.features.conditioned_rows import ConditionedRows, ShiftedColumns, sum_columns, sum_magnitudes
 from conddp.features.principal_axes import PrincipalAxes
@@ -256,6 +257,13 @@ class _GroupedBlock:
     of_columns: Vector
     constant: float
     group_weights: Vector
+
+    @property
+    def rows_in_cache(self) -> int:
+        return BLOCK_SIZE
+
+    def __getitem__(self, span: slice) -> "_GroupedBlock":
+        return replace(self, columns=self.columns[span], squared_norms=self.squared_norms[span])
 
     def predict(self) -> Vector:
         return np.asarray(self.columns @ self.of_columns + self.constant)

@@ -6,9 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp.data.parts import PublicFeatures
+from conddp.data.passes import list_blocks, run_pass
 from conddp.errors import SchemaError
 from conddp.features.row_weights import RowWeights
-from conddp.features.standardization import Standardization, choose_signs, is_large
+from conddp.features.standardization import (
+    FeatureBlocks,
+    Standardization,
+    choose_signs,
+    count_rows_of_product,
+    is_large,
+)
 
 __all__ = ["PrincipalAxes"]
 
@@ -59,6 +66,21 @@ class PrincipalAxes:
         slopes = rotation[:, keep] / np.sqrt(squared[keep]) * (moments.varies / moments.scale)[:, None]
         variances = squared[keep] / (squared[keep].mean() if len(keep) else 1.0)
         return cls(moments.center, slopes, variances)
+
+    def whiten(self, public_features: PublicFeatures, out: Vector) -> None:
+        """Write whitened rows to an array of shape (n, k), or (n, 1 + k) with the constant first."""
+        center, slopes = self.center, self.slopes
+        first = out.shape[1] - slopes.shape[1]
+        size = count_rows_of_product(max(slopes.shape))
+
+        def multiply(span: slice, block: Vector) -> int:
+            for part in list_blocks(len(block), block_size=size):
+                rows = out[span][part]
+                rows[:, :first] = 1.0
+                np.matmul(block[part] - center, slopes, out=rows[:, first:])
+            return 0
+
+        run_pass(multiply, FeatureBlocks(public_features), num_cells=out.size)
 
     def make_matrix(self, *, constant: bool) -> Vector:
         """Matrix that converts coefficients of directions, the constant first, to weights of columns and constant."""

@@ -2,12 +2,13 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from conddp.data.passes import Sliceable, get_partitions
+from conddp.data.passes import Sliceable, count_rows_in_cache, get_partitions
 from conddp.data.units import Units
 from conddp.features.row_weights import RowWeights
 
@@ -18,6 +19,13 @@ Vector = NDArray[np.float64]
 
 class RowBlock(Protocol):
     """A block of rows, in a pass with fixed coefficients and direction weights."""
+
+    @property
+    def rows_in_cache(self) -> int:
+        """Number of rows that are best treated at once."""
+
+    def __getitem__(self, span: slice) -> "RowBlock":
+        """Return consecutive rows of the block."""
 
     def predict(self) -> Vector:
         """Coefficients times row."""
@@ -109,13 +117,22 @@ class DenseBlock:
     coefficients: Vector
     direction_weights: Vector
 
+    @property
+    def rows_in_cache(self) -> int:
+        """Number of rows that fit into the processor cache, so that they are read from memory once."""
+        return count_rows_in_cache(self.values.shape[1])
+
+    def __getitem__(self, span: slice) -> "DenseBlock":
+        """Return consecutive rows of the block."""
+        return DenseBlock(self.values[span], self.coefficients, self.direction_weights)
+
     def predict(self) -> Vector:
         """Coefficients times row."""
         return np.asarray(self.values @ self.coefficients)
 
     def measure(self) -> Vector:
         """Norms of the weighted rows."""
-        return np.sqrt(self.values**2 @ self.direction_weights)
+        return np.sqrt(self._squares @ self.direction_weights)
 
     def sum_rows(self, factors: Vector) -> Vector:
         """Sum of factor times row."""
@@ -123,7 +140,11 @@ class DenseBlock:
 
     def sum_squares(self, factors: Vector) -> Vector:
         """Sum of factor times squared row."""
-        return np.asarray(factors @ self.values**2)
+        return np.asarray(factors @ self._squares)
+
+    @cached_property
+    def _squares(self) -> Vector:
+        return np.asarray(self.values * self.values)
 
     def sum_magnitudes(self, limits: Vector) -> Vector:
         """Return nothing: the curator covers rounding errors of sums of rows that are formed."""

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from conddp.data.parts import Matrix, PublicFeatures, SparseMatrix, require_public
-from conddp.features.standardization import add_by_group, is_large
+from conddp.data.passes import list_blocks, run_pass
+from conddp.features.standardization import add_by_group, count_rows_of_product, is_large
 
 __all__ = ["RandomFeatures"]
 
@@ -58,9 +60,9 @@ class RandomFeatures:
         if public.sparse is not None and is_large(public):
             center, spread = _describe_sparse(public.sparse, constant=constant)
         else:
-            X = public.values
+            X, n = public.values, len(public)
             center = X.mean(axis=0, dtype=np.float64) if constant else np.zeros(d)
-            spread = np.sqrt(np.mean((X - center) ** 2, axis=0, dtype=np.float64))
+            spread = np.sqrt(run_pass(_SumSquares(center), X, num_cells=n * d) / n)
         varies = spread > 1e-12 * np.abs(center)
         groups = np.arange(d) if public.groups is None else public.groups
         spread = np.sqrt(add_by_group(spread**2, public.groups))
@@ -78,11 +80,21 @@ class RandomFeatures:
     def transform(self, public_features: PublicFeatures) -> PublicFeatures:
         """Return the columns followed by the outputs of the hidden units."""
         public = require_public(public_features, function="RandomFeatures.transform")
-        X = public.values.astype(np.float64, copy=False)
+        X, d = public.values, public.shape[1]
         groups = public.groups
         if groups is not None:  # every hidden unit is a group of its own
             groups = np.concatenate([groups, groups.max(initial=-1) + 1 + np.arange(self.num_added)])
-        return PublicFeatures(np.column_stack([X, self._activate(X)]), groups=groups)
+        expanded = np.empty((len(X), d + self.num_added))
+
+        def expand(span: slice, block: Matrix) -> int:
+            for part in list_blocks(len(block), block_size=count_rows_of_product(expanded.shape[1])):
+                columns, rows = block[part].astype(np.float64, copy=False), expanded[span][part]
+                rows[:, :d] = columns
+                self._activate(columns, out=rows[:, d:])
+            return 0
+
+        run_pass(expand, X, num_cells=expanded.size)
+        return PublicFeatures(expanded, groups=groups)
 
     def compute_hidden(self, public_features: PublicFeatures) -> NDArray[np.float64]:
         """Compute the outputs of the hidden units only, shape (n, width)."""
@@ -91,10 +103,25 @@ class RandomFeatures:
             return self._activate(public.sparse)
         return self._activate(public.values.astype(np.float64, copy=False))
 
-    def _activate(self, X: Matrix | SparseMatrix) -> NDArray[np.float64]:
-        hidden = np.asarray(X @ self.weights.T)
+    def _activate(self, X: Matrix | SparseMatrix, out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """Outputs of the hidden units, in a new array or in a given one."""
+        if out is None or isinstance(X, csr_array):
+            hidden = np.asarray(X @ self.weights.T)
+        else:
+            hidden = np.matmul(X, self.weights.T, out=out)
         hidden += self.biases
         return np.asarray(np.tanh(hidden, out=hidden))
+
+
+@dataclass(frozen=True)
+class _SumSquares:
+    """Sum of squared deviations of a block from given centres, by column."""
+
+    center: NDArray[np.float64]
+
+    def __call__(self, span: slice, X: Matrix) -> NDArray[np.float64]:
+        deviations = X - self.center
+        return np.asarray(np.einsum("ij,ij->j", deviations, deviations))
 
 
 def _describe_sparse(X: SparseMatrix, *, constant: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

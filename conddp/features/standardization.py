@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from conddp.data.parts import Matrix, PublicFeatures, SparseMatrix, require_public
-from conddp.data.passes import run_pass
+from conddp.data.passes import BLOCK_SIZE, count_rows_in_cache, list_blocks, run_pass
 from conddp.errors import SchemaError
 from conddp.features.stored_features import StoredFeatures
 
-__all__ = ["Standardization", "add_by_group", "choose_signs", "is_large"]
+__all__ = ["FeatureBlocks", "Standardization", "add_by_group", "choose_signs", "count_rows_of_product", "is_large"]
 
-ROWS_AT_ONCE = 65536  # rows per block when the Gram matrix is summed or features are multiplied by C
+ROWS_AT_ONCE = 65536  # rows that approximate means are taken from, and that are multiplied by C at once
+FEWEST_ROWS_OF_PRODUCT = 512  # fewer are multiplied by a matrix less efficiently
 SPARSE_ROWS_AT_ONCE = 2**18  # same, for sparse products, whose results take more memory than their rows
 LARGEST_IN_MEMORY = 2**27  # cells of public rows that are whitened or conditioned in memory: 1 GB
 NO_WEIGHTS = "records of a table that is read from files block by block cannot have weights yet. Use one file."
@@ -172,19 +173,19 @@ def _sum_moments(
     groups: NDArray[np.intp] | None = None
     total = shift = np.zeros(0)
     num_records = 0
-    for X, groups in _list_blocks(public_features, function):  # noqa: B007  (the groups of all chunks are the same)
-        n, d = X.shape
+    for column in _list_chunks(public_features, function):
+        n, d = len(column), column.public.shape[1]
         if gram is None:
-            gram, total, shift = np.zeros((d, d)), np.zeros(d), _choose_shift(X)
+            gram, total, shift = np.zeros((d, d)), np.zeros(d), _choose_shift(column[: column.rows_for_shift])
         elif len(shift) != d:
             raise SchemaError("chunks of public features must all have the same columns.")
         part = None if weights is None else weights[num_records : num_records + n]
-        with np.errstate(over="ignore", invalid="ignore"):
-            origin = shift if constant else np.zeros(d)
-            products, sums = _sum_sparse(X, origin, part) if isinstance(X, csr_array) else _sum_dense(X, origin, part)
-            gram += products
-            total = total + sums
-        num_records += n
+        sum_block = _SumMoments(shift if constant else np.zeros(d), part)
+        size, num_cells = (SPARSE_ROWS_AT_ONCE, 0) if column.by_products else (BLOCK_SIZE, n * d)
+        products, sums = run_pass(sum_block, column, block_size=size, num_cells=num_cells)
+        gram += products
+        total = total + sums
+        num_records, groups = num_records + n, column.public.groups
     if gram is None:
         raise SchemaError("there are no public features: the iterator of chunks is empty.")
     _check_sums(gram, constant=constant)
@@ -226,10 +227,14 @@ class _SumMoments:
     """Sums of outer products and of rows of a block, after a shift."""
 
     shift: NDArray[np.float64]
+    weights: NDArray[np.float64] | None = None
 
     def __call__(self, span: slice, X: Matrix | SparseMatrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        weights = None if self.weights is None else self.weights[span]
         with np.errstate(over="ignore", invalid="ignore"):
-            return _sum_sparse(X, self.shift, None) if isinstance(X, csr_array) else _sum_dense(X, self.shift, None)
+            if isinstance(X, csr_array):
+                return _sum_sparse(X, self.shift, weights)
+            return _sum_dense(X, self.shift, weights)
 
 
 def _choose_shift(X: Matrix | SparseMatrix) -> NDArray[np.float64]:
@@ -252,12 +257,22 @@ def subtract_from_stored(X: SparseMatrix, shift: NDArray[np.float64]) -> SparseM
 def _sum_dense(
     X: Matrix, shift: NDArray[np.float64], weights: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sums of outer products and of rows."""
-    block = X.astype(np.float64, copy=False)
-    if shift.any():
-        block = block - shift
-    scaled = block if weights is None else block * weights[:, None]
-    return scaled.T @ block, scaled.sum(axis=0)
+    """Sums of outer products and of rows, in parts that fit into the processor cache."""
+    d = X.shape[1]
+    gram, total, shifted = np.zeros((d, d)), np.zeros(d), bool(shift.any())
+    for span in list_blocks(len(X), block_size=count_rows_of_product(d)):
+        part = X[span].astype(np.float64, copy=False)
+        if shifted:
+            part = part - shift
+        scaled = part if weights is None else part * weights[span, None]
+        gram += scaled.T @ part
+        total += scaled.sum(axis=0)
+    return gram, total
+
+
+def count_rows_of_product(num_columns: int) -> int:
+    """Return the number of rows that are best multiplied by a matrix at once."""
+    return max(count_rows_in_cache(num_columns), FEWEST_ROWS_OF_PRODUCT, num_columns)
 
 
 def _sum_sparse(
@@ -284,14 +299,29 @@ def add_by_group(variance: NDArray[np.float64], groups: NDArray[np.intp] | None)
     return variance if groups is None else np.asarray(np.bincount(groups, weights=variance)[groups], dtype=np.float64)
 
 
-def _list_blocks(
-    public_features: PublicFeatures | Iterable[PublicFeatures], function: str
-) -> Iterator[tuple[Matrix | SparseMatrix, NDArray[np.intp] | None]]:
+@dataclass(frozen=True, eq=False)
+class FeatureBlocks:
+    """Public features as a column whose blocks are dense, or sparse if they are summed by sparse products."""
+
+    public: PublicFeatures
+    by_products: bool = False
+
+    def __len__(self) -> int:
+        return len(self.public)
+
+    def __getitem__(self, span: slice) -> Any:
+        """Return a block of records."""
+        return self.public.matrix[span] if self.by_products else self.public.get_block(span)
+
+    @property
+    def rows_for_shift(self) -> int:
+        """Number of records that approximate means are taken from."""
+        return SPARSE_ROWS_AT_ONCE if self.by_products else ROWS_AT_ONCE
+
+
+def _list_chunks(public_features: PublicFeatures | Iterable[PublicFeatures], function: str) -> Iterator[FeatureBlocks]:
     chunks: Iterable[Any] = public_features if isinstance(public_features, Iterable) else [public_features]
     for chunk in chunks:
         public = require_public(chunk, function=function)
-        by_products = public.sparse is not None and is_large(public)
-        size = SPARSE_ROWS_AT_ONCE if by_products else ROWS_AT_ONCE
-        for start in range(0, len(public), size):
-            span = slice(start, start + size)
-            yield public.matrix[span] if by_products else public.get_block(span), public.groups
+        if len(public):
+            yield FeatureBlocks(public, public.sparse is not None and is_large(public))

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from conddp.data.passes import BLOCK_SIZE, list_blocks, run_pass
 from conddp.data.stored_column import ROWS_AT_ONCE, slice_rows
+from conddp.data.threads import count_threads
 from conddp.errors import SchemaError
-from conddp.features.conditioned_rows import ConditionedRows, NormTiles, count_threads
+from conddp.features.conditioned_rows import ConditionedRows, NormTiles
 
 __all__ = ["StoredNorms", "use_scratch"]
 

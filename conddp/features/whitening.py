@@ -75,9 +75,7 @@ class WhitenedRows(PublicRows):
         public.check_dense()
         axes = PrincipalAxes.of(public, constant=constant, tolerance=tolerance, weights=weights)
         values = np.empty((len(public), constant + len(axes.variances)))
-        values[:, :constant] = 1.0
-        for span in list_blocks(len(public)):
-            values[span, constant:] = (public.get_block(span) - axes.center) @ axes.slopes
+        axes.whiten(public, values)
         variances = np.concatenate([np.ones(int(constant)), axes.variances])
         return cls(values, variances, axes.make_matrix(constant=constant), constant, weights)
 

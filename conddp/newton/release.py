@@ -9,16 +9,20 @@ If units have several records or the user gave weights, record i is multiplied b
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from conddp.data.passes import BLOCK_SIZE, Sliceable, run_pass
-from conddp.features.public_rows import PublicRows, RowBlock
-from conddp.losses import Loss
+from conddp._fused import load_kernels
+from conddp.data.passes import BLOCK_SIZE, Sliceable, add_sums, list_blocks, run_pass
+from conddp.features.public_rows import DenseBlock, PublicRows, RowBlock
+from conddp.losses import Loss, Squared
+from conddp.newton.fused_residuals import ERROR_FUNCTION, SUM_RESIDUALS
 from conddp.newton.private_columns import PrivateRows
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.release import BoundedSum, Curator
@@ -28,6 +32,7 @@ __all__ = ["ResidualQuery", "Rows", "StepEstimate", "release_residuals"]
 Vector = NDArray[np.float64]
 Rows = PublicRows | PrivateRows
 
+WORK_PER_CELL = 200.0  # multiplications that take as long as NumPy takes to read a cell in all passes of a run
 BLOCKS_FOR_CURVATURE = 16  # a subset of the records suffices to estimate the curvature that clamping leaves
 
 
@@ -176,10 +181,12 @@ def release_residuals(
     weights, total_weight = rows.weights, rows.total_weight
     most, rounding, together = neighbouring.sensitivity(query.clip_norm), 0.0, math.inf
     passing = rows.start_pass(coefficients, query.direction_weights)
-    sum_block = _SumBlock(query, label_range, neighbouring, loss, None if weights is None else weights.values)
+    fused = load_kernels(WORK_PER_CELL * n * k) and SUM_RESIDUALS.get() is not None  # before private values are read
+    of_records = None if weights is None else weights.values
+    sum_block = _SumBlock(query, label_range, neighbouring, loss, of_records, is_fused=fused)
     if isinstance(rows, PublicRows):
         stride = max(1, n // BLOCK_SIZE // BLOCKS_FOR_CURVATURE)
-        total, square, facts = run_pass(replace(sum_block, stride=stride), label, passing.blocks)
+        total, square, facts = run_pass(replace(sum_block, stride=stride), label, passing.blocks, num_cells=n * k)
         farthest = facts.farthest if facts.farthest <= most else most  # also if it is NaN
         curvature = passing.finish_squares(np.asarray(facts.curvature)) / facts.weight_sampled
         rounding = passing.bound_rounding(facts.magnitudes)
@@ -190,7 +197,7 @@ def release_residuals(
             beside = query.square_weight * query.clip_norm * weights.unit_totals
             together = rows.bound_unit_move(distances, query.direction_weights, beside=beside)
     else:
-        total, square = run_pass(sum_block, label, passing.blocks)
+        total, square = run_pass(sum_block, label, passing.blocks, num_cells=n * k)
         farthest, curvature = most, np.full(k, 2 * ndtr(query.clip_norm / query.residual_std) - 1)
     total = passing.finish_rows(total)
     # At least the clip norm, so that the noise covers rounding errors of sums with terms as large as the clip norm.
@@ -225,17 +232,64 @@ class _SumBlock:
     loss: Loss
     weights: Vector | None
     stride: int = 0  # every so many blocks serve to estimate the curvature of public rows
+    is_fused: bool = False
 
     def __call__(self, span: slice, labels: Vector, rows: RowBlock) -> tuple[Any, ...]:
+        weights = None if self.weights is None else self.weights[span]
+        with_curvature = self.stride > 0 and span.start // BLOCK_SIZE % self.stride == 0
+        if self.is_fused and isinstance(rows, DenseBlock) and self.loss == Squared():
+            kernel = SUM_RESIDUALS.get()
+            if kernel is None and load_kernels(math.inf):  # in a worker process
+                kernel = SUM_RESIDUALS.get()
+            if kernel is not None:
+                return self._sum_at_once(kernel, labels, rows, weights, with_curvature)
+        parts = (
+            self._sum(labels[part], rows[part], None if weights is None else weights[part], with_curvature)
+            for part in list_blocks(len(labels), block_size=rows.rows_in_cache)
+        )
         with np.errstate(all="ignore"):  # warnings must not depend on labels; the pass may run in another process
-            residuals = _Residuals.of(rows, self.query, None if self.weights is None else self.weights[span])
-            sums = residuals.add_up(labels, self.label_range, self.loss)
-            if not self.stride:
-                return sums
-            with_curvature = span.start // BLOCK_SIZE % self.stride == 0
-            return *sums, residuals.describe(
-                self.label_range, self.neighbouring, self.loss, with_curvature=with_curvature
-            )
+            return reduce(add_sums, parts)
+
+    def _sum(self, labels: Vector, rows: RowBlock, weights: Vector | None, with_curvature: bool) -> tuple[Any, ...]:
+        residuals = _Residuals.of(rows, self.query, weights)
+        sums = residuals.add_up(labels, self.label_range, self.loss)
+        if not self.stride:
+            return sums
+        return *sums, residuals.describe(self.label_range, self.neighbouring, self.loss, with_curvature=with_curvature)
+
+    def _sum_at_once(
+        self, kernel: Callable[..., Any], labels: Vector, rows: DenseBlock, weights: Vector | None, with_curvature: bool
+    ) -> tuple[Any, ...]:
+        """Compute the same as :meth:`_sum` by the compiled kernel."""
+        query, k = self.query, len(rows.coefficients)
+        total, curvature = np.zeros(k), np.zeros(k if with_curvature else 0)
+        distances = np.empty(0 if weights is None or not self.stride else len(labels))
+        square, farthest, alone = kernel(
+            np.ascontiguousarray(rows.values, dtype=np.float64),
+            np.ascontiguousarray(labels, dtype=np.float64),
+            np.empty(0) if weights is None else np.ascontiguousarray(weights, dtype=np.float64),
+            np.ascontiguousarray(rows.coefficients, dtype=np.float64),
+            np.ascontiguousarray(rows.direction_weights, dtype=np.float64),
+            ERROR_FUNCTION,
+            query.clip_norm,
+            *self.label_range,
+            query.square_limit,
+            query.residual_std,
+            query.square_weight * query.clip_norm,
+            self.neighbouring is Neighbouring.REPLACE,
+            self.stride > 0,
+            with_curvature,
+            total,
+            curvature,
+            distances,
+        )
+        if not self.stride:
+            return total, square
+        facts = _PublicFacts(farthest, np.zeros(0), () if weights is None else (distances,), alone)
+        if with_curvature:
+            sampled = float(len(labels)) if weights is None else float(weights.sum())
+            facts = replace(facts, curvature=curvature, weight_sampled=sampled)
+        return total, square, facts
 
     def __repr__(self) -> str:
         return "<sums of clamped residuals>"
@@ -275,17 +329,16 @@ class _Residuals:
         lowest, highest = np.clip(low, -self.limits, self.limits), np.clip(high, -self.limits, self.limits)
         largest = np.maximum(np.abs(lowest), np.abs(highest))
         distances = highest - lowest if neighbouring is Neighbouring.REPLACE else largest
-        moves, alone = distances * self.norms, 0.0
+        moves, alone, weights = distances * self.norms, 0.0, self.weights
         farthest, kept = float(moves.max()), tuple[Vector, ...]()
-        weights = np.ones(len(largest)) if self.weights is None else self.weights
-        magnitudes = self.rows.sum_magnitudes(largest * weights)
-        if self.weights is not None:
+        magnitudes = self.rows.sum_magnitudes(largest if weights is None else largest * weights)
+        if weights is not None:
             kept = (distances,)
             alone = float((np.hypot(moves, self.query.square_weight * self.query.clip_norm) * weights).max())
         if not with_curvature:
             return _PublicFacts(farthest, magnitudes, kept, alone)
         left = (2 * ndtr(self.limits / self.query.residual_std) - 1) * loss.curvature(self.predicted)
-        if self.weights is not None:
-            left = left * self.weights
-        curvature = self.rows.sum_squares(left)
-        return _PublicFacts(farthest, magnitudes, kept, alone, curvature, float(weights.sum()))
+        if weights is not None:
+            left = left * weights
+        sampled = float(len(moves)) if weights is None else float(weights.sum())
+        return _PublicFacts(farthest, magnitudes, kept, alone, self.rows.sum_squares(left), sampled)

@@ -16,6 +16,7 @@ Vector = NDArray[np.float64]
 
 NARROWEST, WIDEST = 0.35, 16.0  # smallest and largest candidate clip norm, in standard deviations of the residual
 HALF_RANGE = 0.5  # largest clip norm of a step: half of the label range
+CANDIDATES = np.geomspace(NARROWEST, WIDEST, 24)  # clip norms, in standard deviations of the residual
 
 
 @dataclass(frozen=True)
@@ -100,14 +101,24 @@ def choose_clip_norm(
     at_least : float
         Lower bound on the clip norm, which keeps it from shrinking too fast between steps.
     """
-    candidates = np.minimum(np.geomspace(NARROWEST, WIDEST, 24) * residual_std, HALF_RANGE)
-
-    def expect_error(clip_norm: float) -> float:
-        noise_variance = (clip_norm * unit_std / (2 * ndtr(clip_norm / residual_std) - 1)) ** 2
-        weights = allot_weights(posterior.variance, noise_variance)
-        harm = plan.clipping_penalty * math.exp(-clip_norm / residual_std / plan.penalty_decay) * residual_std**2
-        left = posterior.variance * noise_variance / (posterior.variance * weights + noise_variance)
-        return float(left.sum()) + harm
-
-    best = float(candidates[np.argmin([expect_error(clip_norm) for clip_norm in candidates])])
+    candidates = np.minimum(CANDIDATES * residual_std, HALF_RANGE)
+    in_stds = candidates / residual_std
+    noise_variance = (candidates * unit_std / (2 * ndtr(in_stds) - 1)) ** 2
+    harm = plan.clipping_penalty * np.exp(-in_stds / plan.penalty_decay) * residual_std**2
+    best = float(candidates[np.argmin(_expect_errors(posterior.variance, noise_variance) + harm)])
     return min(max(best, at_least), HALF_RANGE)
+
+
+def _expect_errors(variance: Vector, noise_variances: Vector) -> Vector:
+    r"""Sum over directions of the expected error, with the weights of :func:`allot_weights`, for every noise variance.
+
+    A direction of prior variance v and weight :math:`\omega - \nu/v` is left with an error of :math:`\nu / \omega`, and
+    a direction of weight zero with v.
+    """
+    inverse = np.sort(1 / variance)
+    number = np.arange(1, len(inverse) + 1)
+    sums = np.cumsum(inverse)
+    levels = (1 + np.outer(noise_variances, sums)) / number  # if so many directions are filled
+    filled = np.count_nonzero(levels > np.outer(noise_variances, inverse), axis=1)
+    left = np.append(np.cumsum((1 / inverse)[::-1])[::-1], 0.0)  # of directions that are not filled
+    return np.asarray(filled * noise_variances / levels[np.arange(len(levels)), filled - 1] + left[filled])

@@ -141,7 +141,7 @@ class Curator:
         """Releases made so far."""
         transcript = Transcript()
         for release, count in zip(self._releases, self._counts, strict=True):
-            transcript = transcript.add(replace(release, count=count))
+            transcript = transcript.add(release if release.count == count else replace(release, count=count))
         return transcript
 
     def limit(self, event: Transcript | None) -> None:

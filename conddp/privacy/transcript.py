@@ -194,7 +194,8 @@ class Transcript:
     def add(self, release: Release) -> "Transcript":
         """Return the transcript with one more release, merging consecutive identical releases into one entry."""
         *before, last = self.releases or (None,)
-        if last is not None and replace(last, count=release.count) == release:
+        if type(last) is type(release) and {**vars(last), "count": 0} == {**vars(release), "count": 0}:
+            assert last is not None
             return Transcript((*before, replace(last, count=last.count + release.count)))
         return Transcript((*self.releases, release))
 
