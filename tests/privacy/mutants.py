@@ -77,6 +77,7 @@ FIRST = {
         "tests/test_estimators.py",
         "tests/test_checkpoint.py",
     ),
+    "algorithms/preparation.py": ("tests/test_estimators.py", "tests/test_checkpoint.py", "tests/test_ranks.py"),
     "algorithms/identity.py": ("tests/test_estimators.py",),
     "algorithms/randomized_labels.py": ("tests/test_unit_ledger.py", "tests/privacy/test_release.py"),
     "estimators/regressor.py": ("tests/test_estimators.py",),
@@ -500,7 +501,7 @@ MUTANTS = (
     ),
     Mutant(
         "ranks: rounding covered as if shares were summed in blocks",
-        "algorithms/algorithm.py",
+        "algorithms/preparation.py",
         "in_blocks = ranks is None and isinstance(records.public, StoredFeatures)",
         "in_blocks = isinstance(records.public, StoredFeatures)",
     ),
@@ -622,13 +623,13 @@ MUTANTS = (
     ),
     Mutant(
         "the noise of a seeded fit does not depend on the records",
-        "algorithms/algorithm.py",
+        "algorithms/preparation.py",
         "chain(settings, list_public(records), list_private(records))",
         "chain(settings, list_public(records))",
     ),
     Mutant(
         "the noise of a seeded fit does not depend on the budget",
-        "algorithms/algorithm.py",
+        "algorithms/preparation.py",
         "chain(settings, list_public(records), list_private(records))",
         "chain(list_public(records), list_private(records))",
     ),
@@ -743,7 +744,7 @@ MUTANTS = (
     # Checkpoints and choices
     Mutant(
         "a resumed fit repeats its noise",
-        "algorithms/algorithm.py",
+        "algorithms/preparation.py",
         'purpose = f"noise, {saved.resumption}" if saved is not None and resumed else "noise"',
         'purpose = "noise"',
     ),
