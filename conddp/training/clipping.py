@@ -70,7 +70,7 @@ def compute_clipped_sum(
     workspace : Workspace
         Model and parameters. The sum is written to ``workspace.total`` and is overwritten by the next call.
     inputs, label
-        Features of the records, and labels of shape (n,) in the units of the predictions.
+        Features of the records, and labels of shape (n,), or (K, n), in the units of the predictions.
     clip_norm : array of shape (K,)
         Maximum norm of the gradient of a record, per configuration.
     loss : Loss, optional
@@ -78,7 +78,7 @@ def compute_clipped_sum(
     weights : array of shape (n,), optional
         Public weights of the records; 1 if None.
     """
-    total, n = workspace.total, label.shape[0]
+    total, n = workspace.total, label.shape[-1]
     if n == 0:
         total[...] = 0.0
         return total
@@ -90,7 +90,7 @@ def compute_clipped_sum(
         for start in range(0, n, at_once):
             span = slice(start, start + at_once)
             some = None if weights is None else weights[span]
-            _sum_block(workspace, inputs.take(span), label[span], clip_norm, loss or SQUARED, some)
+            _sum_block(workspace, inputs.take(span), label[..., span], clip_norm, loss or SQUARED, some)
             added += total
         total[...] = added
     total *= -1.0

@@ -142,7 +142,8 @@ def train(
     head, layout : Head, Layout
         Model to train.
     inputs, label
-        Features of the records, and labels of shape (n,) in the units of the predictions.
+        Features of the records, and labels of shape (n,), or (K, n) if every configuration has its own, in the units
+        of the predictions.
     parameters : array of shape (K, P)
         Initial parameters; not modified.
     optimizer : Optimizer

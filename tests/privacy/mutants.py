@@ -162,8 +162,8 @@ MUTANTS = (
     Mutant(
         "every release taken for one of public rows",
         "newton/release.py",
-        "if isinstance(rows, PublicRows):",
-        "if hasattr(rows, 'start_pass'):",
+        "if not isinstance(rows, PublicRows):",
+        "if not hasattr(rows, 'start_pass'):",
     ),
     Mutant(
         "newton: half the distance between the ends of a residual",
@@ -362,8 +362,8 @@ MUTANTS = (
     Mutant(
         "never formed: rounding not covered in newton",
         "newton/release.py",
-        "sensitivity += rounding",
-        "sensitivity += 0.0 * rounding",
+        "sensitivity += summed.rounding",
+        "sensitivity += 0.0 * summed.rounding",
     ),
     Mutant(
         "never formed: rounding not covered in descent",
@@ -1114,21 +1114,23 @@ MUTANTS = (
     Mutant(
         "newton: noise that depends on the labels",
         "newton/run.py",
-        "mu=mu * math.sqrt(fraction),",
-        "mu=mu * math.sqrt(fraction) * (1 - 1e-3 * abs(float(label.mean()))),",
+        "mu=asked.mu,",
+        "mu=asked.mu * (1 - 1e-3 * abs(float(label.mean()))),",
     ),
     Mutant(
         "newton: a stop that depends on a label",
         "newton/run.py",
-        "        if callback is not None and callback(number + 1, run.coefficients):",
-        "        if number > 5 and label[5] > 0.3:\n            break\n"
-        "        if callback is not None and callback(number + 1, run.coefficients):",
+        "        callback=callback,\n        wants_directions",
+        "        callback=lambda number, _: number > 5 and label[5] > 0.3,\n        wants_directions",
     ),
     Mutant(
         "newton: clip norm from the labels",
         "newton/run.py",
-        "        run.learn(number, query, answer)",
-        "        run.learn(number, query, answer)\n        run.scale.mean_square *= 1 + 1e-6 * float(label.max())",
+        "            asked.query,\n",
+        "            type(asked.query)(\n"
+        "                asked.query.clip_norm * (1 + 1e-6 * float(label.max())),\n"
+        "                *list(vars(asked.query).values())[1:],\n"
+        "            ),\n",
     ),
     Mutant(
         "a label in a message",
