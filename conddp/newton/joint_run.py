@@ -116,7 +116,7 @@ def _answer(
 ) -> list[StepEstimate]:
     """Release the answers to questions on the same rows."""
     label_range, rows = starts[0].label_range, questions[0].rows
-    if len(questions) > 1 and can_join(rows) and all(each.label_range == label_range for each in starts):
+    if can_join(rows) and all(each.label_range == label_range for each in starts):
         labels = [each.label for each in starts]
         sums = sum_jointly(questions, labels, label_range, neighbouring=neighbouring, loss=loss)
         return [
