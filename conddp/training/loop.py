@@ -181,7 +181,7 @@ def train(
         return xp.asarray(column, dtype=parameters.dtype, device=parameters.device)
 
     if curator is not None and not np.isfinite(plan.clip_norm).all():
-        raise PrivacyError("sums of gradients that are not clipped cannot be released. Choose a finite clip_norm.")
+        raise PrivacyError("sums of gradients that are not clipped cannot be released. Choose a finite clip norm.")
     clip_norm = per_configuration(plan.clip_norm)
     together = 1.0 if weights is None else max(1.0, weights.largest_total)
     per_unit = 1 if weights is None else weights.units.largest
