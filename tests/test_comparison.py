@@ -174,7 +174,7 @@ def test_slow_rivals_of_a_nonlinear_head_are_tried_only_if_asked_for(
 
     def compute(setting: comparison_module._Setting, cell: comparison_module._Cell) -> comparison_module._Answer:
         tried.extend(setting.algorithms)
-        return comparison_module._Answer(dict.fromkeys(setting.algorithms, 1.0), 2.0, {})
+        return comparison_module._Answer(dict.fromkeys(setting.algorithms, (1.0,) * len(setting.epsilons)), 2.0, {})
 
     monkeypatch.setattr(comparison_module, "_compute", compute)
     plan = make_plan(public, SCHEMA, head=head)
@@ -182,9 +182,14 @@ def test_slow_rivals_of_a_nonlinear_head_are_tried_only_if_asked_for(
     assert {"cond-dp", "dpsgd", "rr-on-bins"} < set(plan.comparison.skipped)
     compared = compare_algorithms(public, head=head)
     assert set(tried) == {"auto"} and "switch-cond-dp" in compared.skipped
-    assert "Name it in algorithms" in compared.skipped["dpsgd"]
+    assert "Name it in algorithms, or 'all'" in compared.skipped["dpsgd"]
     compare_algorithms(public, head=head, algorithms=["dpsgd"])
-    assert "dpsgd" in tried
+    assert set(tried) == {"auto", "dpsgd"}
+    whole = make_plan(public, SCHEMA, head=head, algorithms=["all"])
+    assert {"cond-dp", "rr-on-bins"} < set(tried) and "switch-cond-dp" not in tried
+    assert set(whole.comparison.skipped) == {"mean"}
+    compare_algorithms(public, head=head, algorithms=["all"])
+    assert "switch-cond-dp" in tried
 
 
 def test_delta_may_be_zero_and_only_pure_algorithms_are_tried(public: PublicFeatures) -> None:

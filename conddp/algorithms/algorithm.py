@@ -1,7 +1,7 @@
 """Base class of all algorithms, with the checks that run before a fit."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -9,9 +9,10 @@ from typing import ClassVar
 
 from conddp.algorithms.dividing import agree, assist_fit, lead_ranks, send_result
 from conddp.algorithms.identity import list_private, list_public, list_settings
+from conddp.algorithms.preparation import Prepared
 from conddp.algorithms.task import Task
+from conddp.algorithms.trial import Shared, Trial
 from conddp.data.parts import PublicFeatures
-from conddp.data.passes import count_additions, get_partitions
 from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.errors import PrivacyError
@@ -116,6 +117,13 @@ class Algorithm(ABC):
     @abstractmethod
     def run(self, task: Task) -> FitResult:
         """Choose settings from public information, spend the budget, then train."""
+
+    def run_together(self, tasks: Sequence[Task]) -> list[FitResult]:
+        """Run several tasks on the same public columns, with the same results as :meth:`run` up to rounding.
+
+        Overridden by algorithms that are faster if they take the steps of all tasks together.
+        """
+        return [self.run(task) for task in tasks]
 
     def assist(self, share: Share, records: Records, *, head: Head, loss: Loss, fit_intercept: bool) -> None:
         """Do the work of a rank other than 0, while rank 0 is in :meth:`run`.
@@ -223,6 +231,125 @@ class Algorithm(ABC):
             Class of the curator that makes the releases. Audits pass a subclass that records them
             (:mod:`conddp.auditing`); leave it alone otherwise.
         """
+        prepared = self._prepare(
+            records,
+            budget,
+            head=head,
+            loss=loss,
+            neighbouring=neighbouring,
+            fit_intercept=fit_intercept,
+            random_source=random_source,
+            ledger=ledger,
+        )
+        name, records, ledger, ranks = prepared.name, prepared.records, prepared.ledger, get_ranks()
+        if ranks is not None:
+            head, loss, settings = prepared.head, prepared.loss, prepared.settings
+            agree(ranks, records, head, loss, settings=settings, divides_work=self.divides_work, name=name)
+            if ranks.rank > 0:
+                share = Share(ranks, records.num_records)
+                return assist_fit(
+                    share,
+                    lambda: self.assist(
+                        share, records, head=prepared.head, loss=prepared.loss, fit_intercept=fit_intercept
+                    ),
+                    checkpoint=checkpoint,
+                )
+        if checkpoint is not None and not self.keeps_checkpoints:
+            raise ValueError(f"{name} cannot keep a checkpoint, because its runs must stay secret.")
+        with ExitStack() as stack:
+            locked, saved = Locked(records, price=prepared.cost, ledger=ledger), None
+            if ranks is not None:
+                stack.enter_context(lead_ranks(ranks, locked, checkpoint=checkpoint))
+            if checkpoint is not None:
+                seeded = [b"seeded" if prepared.random_source.seeded else b""]
+                saved = Checkpoint(
+                    checkpoint,
+                    plan=chain(prepared.settings, list_public(records), seeded),
+                    private=list_private(records),
+                    payer="" if ledger.path is None else ledger.identity,
+                    always=callback is not None and not isinstance(callback, StepCounter),
+                )
+                stack.callback(saved.close)
+            task = prepared.make_task(
+                locked,
+                event=self.expect(budget),
+                checkpoint=saved,
+                ranks=ranks,
+                callback=callback,
+                curator_class=curator_class,
+            )
+            result = self._check_releases(task, self.run(task))
+            if saved is not None:
+                saved.write()  # all releases, so that a fit that dies while it delivers goes on to the same result
+            if deliver is not None:
+                deliver(result)
+            if saved is not None:
+                ledger.note_end(saved.fit_id, saved.generation)
+                saved.remove()
+            if ranks is not None:
+                send_result(ranks, result)
+        return result
+
+    def fit_trials(
+        self,
+        trials: Sequence[Trial],
+        *,
+        head: Head | None = None,
+        neighbouring: Neighbouring = Neighbouring.REPLACE,
+        fit_intercept: bool = True,
+        shared: Shared | None = None,
+    ) -> list[FitResult]:
+        """Fit several sets of labels of the same records at several budgets, each as :meth:`fit` does, but faster.
+
+        What depends on public columns only is computed once, and algorithms that can (:meth:`run_together`) take the
+        steps of all fits together. The numbers are those of single fits up to rounding.
+
+        Privacy
+            Every fit has a ledger, noise and a guarantee of its own. Nothing accounts for all of them together, so
+            this is for simulated labels, which need no protection.
+
+        Parameters
+        ----------
+        trials : sequence of Trial
+            Labels, budgets and sources of noise. All must have the same public columns, units and weights.
+        head, neighbouring, fit_intercept
+            As in :meth:`fit`.
+        shared : Shared, optional
+            What earlier calls computed from the same public columns, units and weights with the same settings.
+        """
+        if get_ranks() is not None:
+            raise ValueError("trials run on one process, but several ranks are in use. Leave conddp.distributed first.")
+        shared = Shared() if shared is None else shared
+        tasks = []
+        for trial in trials:
+            prepared = self._prepare(
+                trial.records,
+                trial.budget,
+                head=head,
+                loss=None,
+                neighbouring=neighbouring,
+                fit_intercept=fit_intercept,
+                random_source=trial.random_source,
+                ledger=None,
+            )
+            locked = Locked(prepared.records, price=prepared.cost, ledger=prepared.ledger)
+            tasks.append(prepared.make_task(locked, event=self.expect(trial.budget), shared=shared))
+        results = self.run_together(tasks)
+        return [self._check_releases(task, result) for task, result in zip(tasks, results, strict=True)]
+
+    def _prepare(
+        self,
+        records: Records,
+        budget: PrivacyBudget,
+        *,
+        head: Head | None,
+        loss: Loss | None,
+        neighbouring: Neighbouring,
+        fit_intercept: bool,
+        random_source: RandomSource | None,
+        ledger: PrivacyLedger | None,
+    ) -> Prepared:
+        """Check the request, arrange the records, and derive the source of random numbers. Nothing is spent."""
         name, cost, head, loss = type(self).__name__, self.cost(budget), head or Linear(), loss or Squared()
         if isinstance(records.public, StoredFeatures) and head.bins is not None:
             records = load_records(records)  # the head looks at all bins
@@ -239,88 +366,29 @@ class Algorithm(ABC):
         if records.weights is not None:
             self.check_weights()
         settings = list_settings(self, budget, head, loss, neighbouring, fit_intercept)
-        ranks = get_ranks()
-        if ranks is not None:
-            agree(ranks, records, head, loss, settings=settings, divides_work=self.divides_work, name=name)
-            if ranks.rank > 0:
-                share = Share(ranks, records.num_records)
-                return assist_fit(
-                    share,
-                    lambda: self.assist(share, records, head=head, loss=loss, fit_intercept=fit_intercept),
-                    checkpoint=checkpoint,
-                )
-        source = (random_source or RandomSource.of(None)).bind(
-            chain(settings, list_public(records), list_private(records))
+        source = random_source or RandomSource.of(None)
+        return Prepared(
+            name,
+            records,
+            schema,
+            budget,
+            cost,
+            head,
+            loss,
+            neighbouring,
+            fit_intercept,
+            source,
+            ledger,
+            table,
+            unit_digest,
+            settings,
         )
-        if checkpoint is not None and not self.keeps_checkpoints:
-            raise ValueError(f"{name} cannot keep a checkpoint, because its runs must stay secret.")
-        with ExitStack() as stack:
-            locked, saved = Locked(records, price=cost, ledger=ledger), None
-            if ranks is not None:
-                stack.enter_context(lead_ranks(ranks, locked, checkpoint=checkpoint))
-            if checkpoint is not None:
-                saved = Checkpoint(
-                    checkpoint,
-                    plan=chain(settings, list_public(records), [b"seeded" if source.seeded else b""]),
-                    private=list_private(records),
-                    payer="" if ledger.path is None else ledger.identity,
-                    always=callback is not None and not isinstance(callback, StepCounter),
-                )
-                stack.callback(saved.close)
-            resumed = saved is not None and saved.generation > 0
-            if not resumed:
-                ledger.check(name, cost, neighbouring, event=self.expect(budget), table=table, unit=schema.unit)
-            purpose = f"noise, {saved.resumption}" if saved is not None and resumed else "noise"
-            # Columns in memory and shares of ranks are summed in one product, so the bound on blocks does not apply.
-            in_blocks = ranks is None and isinstance(records.public, StoredFeatures)
-            partitions = get_partitions(records.label) if in_blocks else None
-            curator = curator_class(
-                source.generator(purpose),
-                num_records=records.num_records,
-                additions=None if partitions is None else count_additions(records.num_records, partitions),
-                budget=cost,
-                checkpoint=saved,
-            )
-            task = Task(
-                name,
-                records.public,
-                schema,
-                budget,
-                cost,
-                head,
-                loss,
-                neighbouring,
-                fit_intercept,
-                source,
-                ledger,
-                locked,
-                curator,
-                callback,
-                table=table,
-                checkpoint=saved,
-                units=records.units,
-                unit_digest=unit_digest,
-                weights=records.weights,
-                ranks=ranks,
-            )
-            result = self._run_checked(task)
-            if saved is not None:
-                saved.write()  # all releases, so that a fit that dies while it delivers goes on to the same result
-            if deliver is not None:
-                deliver(result)
-            if saved is not None:
-                ledger.note_end(saved.fit_id, saved.generation)
-                saved.remove()
-            if ranks is not None:
-                send_result(ranks, result)
-        return result
 
-    def _run_checked(self, task: Task) -> FitResult:
-        """Run the recipe, and compare what it released with what was paid for.
+    def _check_releases(self, task: Task, result: FitResult) -> FitResult:
+        """Compare what the recipe released with what was paid for.
 
         Checked here and not by the recipe, which might finish another task or release something afterwards.
         """
-        result = self.run(task)
         check_cost(task.curator.transcript, task.cost, task.neighbouring)
         paid = task.locked_records.paid
         check_event(task.curator.transcript, None if paid is None else paid.event)

@@ -1,6 +1,6 @@
 """Automatic choice of the algorithm, from public information only."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -100,6 +100,25 @@ class Auto(Algorithm):
 
     def run(self, task: Task) -> FitResult:
         """Choose an algorithm and run it."""
+        choice, task = self._prepare_choice(task)
+        return _describe_choice(choice, choice.algorithm.run(task))
+
+    def run_together(self, tasks: Sequence[Task]) -> list[FitResult]:
+        """Choose algorithms, and run tasks with the same choice together."""
+        chosen = [self._prepare_choice(task) for task in tasks]
+        results: dict[int, FitResult] = {}
+        for algorithm in [choice.algorithm for choice, _ in chosen]:
+            numbers = [
+                number
+                for number, (choice, _) in enumerate(chosen)
+                if number not in results and choice.algorithm == algorithm
+            ]
+            if numbers:
+                results |= zip(numbers, algorithm.run_together([chosen[number][1] for number in numbers]), strict=True)
+        return [_describe_choice(choice, results[number]) for number, (choice, _) in enumerate(chosen)]
+
+    def _prepare_choice(self, task: Task) -> tuple[Choice, Task]:
+        """Choose an algorithm; return the choice and the task for it."""
         choice = self.choose(
             task.public,
             task.schema,
@@ -118,9 +137,7 @@ class Auto(Algorithm):
             task.public.check_dense()
         sentence = f"{name} was chosen because {choice.reason}; no private value took part in the choice."
         task.note_free("choice of algorithm", sentence)
-        result = algorithm.run(replace(task, name=name, choice=sentence))
-        simulated = {"simulated_errors": dict(choice.errors), "simulated_worst_cases": dict(choice.worst_cases)}
-        return replace(result, settings={"algorithm": name, **simulated, **result.settings})
+        return choice, replace(task, name=name, choice=sentence)
 
     def choose(
         self,
@@ -244,6 +261,13 @@ class Auto(Algorithm):
             f"{listed} (the mean in units of the residual variance; the worst case over the best candidate's error)"
         )
         return Choice(candidates[best], reason, means, worst)
+
+
+def _describe_choice(choice: Choice, result: FitResult) -> FitResult:
+    """Add the choice to the settings of a result."""
+    name = type(choice.algorithm).__name__
+    simulated = {"simulated_errors": dict(choice.errors), "simulated_worst_cases": dict(choice.worst_cases)}
+    return replace(result, settings={"algorithm": name, **simulated, **result.settings})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,15 +1,16 @@
 """CondNewton: a few noisy Newton steps on whitened public features, without settings to tune."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import positive_integer
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
+from conddp.algorithms.lesson import Lesson, learn_together
 from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
 from conddp.data.parts import PublicFeatures
@@ -29,6 +30,7 @@ from conddp.losses import Loss
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
+from conddp.newton.joint_run import RunStart, run_jointly
 from conddp.newton.private_columns import PrivateRows, release_moments
 from conddp.newton.release import Rows
 from conddp.newton.run import NewtonRun, StepCallback, count_noise_records, run_newton
@@ -36,7 +38,6 @@ from conddp.newton.schedule import NewtonPlan
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.events import make_gaussian_event
 from conddp.privacy.neighbouring import Neighbouring
-from conddp.training.distillation import Student
 from conddp.training.loop import Progress
 
 __all__ = ["CondNewton"]
@@ -123,8 +124,56 @@ class CondNewton(Algorithm):
             release is calibrated to the unit or record that can move it most, and the weights are public
             (:class:`~conddp.features.row_weights.RowWeights`).
         """
+        started = self._start(task)
+        lesson, begin = started.lesson, started.begin
+        run = run_newton(
+            begin.rows,
+            begin.label,
+            begin.label_range,
+            begin.start,
+            mu=begin.mu,
+            curator=task.curator,
+            neighbouring=task.neighbouring,
+            plan=self.plan,
+            loss=task.loss,
+            callback=begin.callback,
+            add_directions=lesson.add_directions(begin.rows) if lesson and lesson.num_tangents else None,
+        )
+        if lesson is not None:
+            learn_together([lesson], [run.rows], [run.coefficients])
+        return started.finish(run)
+
+    def run_together(self, tasks: Sequence[Task]) -> list[FitResult]:
+        """Take the steps of all tasks together, and distil together what has the same random numbers.
+
+        Privacy
+            The releases of :meth:`run` for every task, through a curator of its own.
+        """
+        started = [self._start(task) for task in tasks]
+        lessons = [each.lesson for each in started if each.lesson is not None]
+
+        def add_directions(
+            numbers: Sequence[int], coefficients: Sequence[NDArray[np.float64]]
+        ) -> Sequence[WhitenedRows]:
+            some, rows = [lessons[number] for number in numbers], [started[number].begin.rows for number in numbers]
+            learn_together(some, rows, coefficients)
+            return [lesson.compute_tangents(each) for lesson, each in zip(some, rows, strict=True)]
+
+        runs = run_jointly(
+            [each.begin for each in started],
+            neighbouring=tasks[0].neighbouring,
+            plan=self.plan,
+            loss=tasks[0].loss,
+            add_directions=add_directions if lessons and lessons[0].num_tangents else None,
+        )
+        if lessons:
+            learn_together(lessons, [run.rows for run in runs], [run.coefficients for run in runs])
+        return [each.finish(run) for each, run in zip(started, runs, strict=True)]
+
+    def _start(self, task: Task) -> "_Started":
+        """Choose settings, spend the budget, and release what comes before the steps."""
         mu = calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
-        features = self._make_features(task)
+        features = task.share(("features", self.width), lambda: self._make_features(task))
         public_rows = _whiten(task, features)
         num_tangents = self._count_tangents(task)
         settings = {
@@ -150,32 +199,18 @@ class CondNewton(Algorithm):
             in_memory = _require_in_memory(public_rows)
             rows = _add_private_columns(task, records, in_memory, mu=mu * math.sqrt(MOMENT_FRACTION))
             mu *= math.sqrt(1 - MOMENT_FRACTION)
-        lesson = _Lesson.of(task) if task.head.linear_in is Linearity.NOTHING else None
         course: list[NDArray[np.float64]] = []
-        run = run_newton(
+        begin = RunStart(
             rows,
             open_labels(records.label, center=task.fit_intercept),
             scale_bounds(task.schema.label_bounds, center=task.fit_intercept),
             _choose_start(task, public_rows, rows.num_directions),
-            mu=mu,
-            curator=task.curator,
-            neighbouring=task.neighbouring,
-            plan=self.plan,
-            loss=task.loss,
-            callback=_watch(task, settings["num_steps"] + 2, course),
-            add_directions=lesson.add_directions(public_rows, num_tangents) if lesson and num_tangents else None,
+            mu,
+            task.curator,
+            _watch(task, len(self.plan.divide_budget(count_noise_records(public_rows))), course),
         )
-        if lesson is not None:
-            parameters = lesson.finish(run)
-            note = "The model was fitted to predictions that these releases determine, at no further cost."
-        else:
-            weights = rows.matrix @ run.coefficients
-            parameters = task.head.make_parameters(
-                weights, features, num_public=len(task.public.names), constant=task.fit_intercept
-            )
-            note = ""
-        model = task.make_model(parameters)
-        return task.finish(model, settings, note=note, diagnostics=_diagnose(model, rows, run, course))
+        lesson = Lesson.of(task, num_tangents) if task.head.linear_in is Linearity.NOTHING else None
+        return _Started(task, settings, features, begin, course, lesson)
 
     def _make_features(self, task: Task) -> FeatureMap:
         """Features for the Newton steps: those of the head, or a wide random layer for nonlinear heads."""
@@ -201,19 +236,25 @@ def _whiten(task: Task, features: FeatureMap) -> PublicRows:
 
     Rows that private columns or directions of a Jacobian will be appended to are kept in memory, however large.
     """
-    transformed = features.transform(task.public)
+    added, constant = features.num_added, task.fit_intercept
     extended = task.num_private > 0 or task.head.linear_in is Linearity.NOTHING
     make = WhitenedRows.of if extended else whiten
     given = None if task.weights is None else RowWeights.give(task.weights)
-    rows = make(transformed, constant=task.fit_intercept, weights=given)
     if task.repeated_units is None:
-        return rows
+        return task.share(
+            ("whitened", added, extended),
+            lambda: make(features.transform(task.public), constant=constant, weights=given),
+        )
+    transformed = task.share(("transformed", added), lambda: features.transform(task.public))
+    rows: PublicRows = task.share(
+        ("whitened", added, extended), lambda: make(transformed, constant=constant, weights=given)
+    )
     weights = weigh_records(
         task,
         num_directions=rows.num_directions + task.num_private,
         bound_moves=None if task.num_private else rows.bound_moves,
     )
-    return make(transformed, constant=task.fit_intercept, weights=weights)
+    return make(transformed, constant=constant, weights=weights)
 
 
 def _require_in_memory(rows: Rows) -> WhitenedRows:
@@ -242,35 +283,30 @@ def _choose_start(task: Task, public_rows: PublicRows, num_directions: int) -> N
 
 
 @dataclass(frozen=True)
-class _Lesson:
-    """Distillation of released predictions into a nonlinear head, during the run and at its end."""
+class _Started:
+    """A task whose budget is spent and whose steps can begin."""
 
-    student: Student
-    label_range: tuple[float, float]
-    rng: np.random.Generator
+    task: Task
+    settings: dict[str, Any]
+    features: FeatureMap
+    begin: RunStart
+    course: list[NDArray[np.float64]]  # coefficients after each release
+    lesson: Lesson | None
 
-    @classmethod
-    def of(cls, task: Task) -> "_Lesson":
-        return cls(
-            Student.of(task.head, task.public, constant=task.fit_intercept, weights=task.weights),
-            scale_bounds(task.schema.label_bounds, center=task.fit_intercept),
-            task.make_generator("weights"),
-        )
-
-    def add_directions(self, rows: PublicRows, at_most: int) -> Callable[[NDArray[np.float64]], WhitenedRows]:
-        """Make a callback that distils the current predictions and returns the tangent directions of the head."""
-
-        def add(coefficients: NDArray[np.float64]) -> WhitenedRows:
-            self.student.learn(np.clip(rows.predict(coefficients), *self.label_range), self.rng)
-            return self.student.compute_tangents(_require_in_memory(rows), at_most=at_most)
-
-        return add
-
-    def finish(self, run: NewtonRun) -> NDArray[np.float64]:
-        """Distil the final predictions and return the parameters in terms of the original public columns."""
-        predictions = _require_in_memory(run.rows).predict(run.coefficients)
-        self.student.learn(np.clip(predictions, *self.label_range), self.rng)
-        return self.student.export()
+    def finish(self, run: NewtonRun) -> FitResult:
+        """Make the model; a nonlinear head has learned by now."""
+        task, rows = self.task, self.begin.rows
+        if self.lesson is not None:
+            parameters = self.lesson.student.export()
+            note = "The model was fitted to predictions that these releases determine, at no further cost."
+        else:
+            weights = rows.matrix @ run.coefficients
+            parameters = task.head.make_parameters(
+                weights, self.features, num_public=len(task.public.names), constant=task.fit_intercept
+            )
+            note = ""
+        model = task.make_model(parameters)
+        return task.finish(model, self.settings, note=note, diagnostics=_diagnose(model, rows, run, self.course))
 
 
 def _watch(task: Task, num_steps: int, course: list[NDArray[np.float64]]) -> StepCallback:

@@ -1,12 +1,13 @@
 """Inputs of one fit: public columns and declared bounds, and private records locked until their cost is recorded."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from conddp.algorithms.trial import Shared
 from conddp.data.parts import PublicFeatures
 from conddp.data.records import Records
 from conddp.data.scaling import count_private_features
@@ -32,6 +33,8 @@ from conddp.training.loop import Callback
 from conddp.training.ranks import Ranks
 
 __all__ = ["Task"]
+
+ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,8 @@ class Task:
         Public weights of the records, of which the largest is 1. If None, all records have the same weight.
     ranks : Ranks, optional
         Processes that share the work, of which this is rank 0. If None, there is this process only.
+    shared : Shared, optional
+        What several trials on the same public columns have in common. If None, there is one fit only.
     """
 
     name: str
@@ -109,6 +114,7 @@ class Task:
     unit_digest: str = ""
     weights: NDArray[np.float64] | None = None
     ranks: Ranks | None = None
+    shared: Shared | None = None
 
     @property
     def repeated_units(self) -> Units | None:
@@ -129,6 +135,10 @@ class Task:
     def num_columns(self) -> int:
         """Number of public features, including the constant column if there is one."""
         return len(self.public.names) + self.fit_intercept
+
+    def share(self, key: Hashable, make: Callable[[], ResultT]) -> ResultT:
+        """Return a result that depends on public columns and the key only; trials compute it once for all of them."""
+        return make() if self.shared is None else self.shared.get((key, self.fit_intercept), make)
 
     def make_generator(self, purpose: str = "samples") -> np.random.Generator:
         """Return a generator for random numbers other than privacy noise; an own one for every purpose.

@@ -47,7 +47,9 @@ __all__ = ["compare", "plan"]
 
 Algorithms = Annotated[
     list[str] | None,
-    typer.Option("--algorithm", help="An algorithm to try. Repeatable; by default those that are fast with the head."),
+    typer.Option(
+        "--algorithm", help="An algorithm to try, or all. Repeatable; by default those that are fast with the head."
+    ),
 ]
 NOTHING_LOST = "Nothing was written and nothing was spent."
 

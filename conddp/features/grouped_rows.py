@@ -7,7 +7,7 @@ of directions that are adjacent in variance. How much a direction is worth askin
 so little is lost by giving them equal weights (``benchmarks/sparse.py`` measures it).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import positive, positive_integer
-from conddp.heads.head import HEADS, Array, DescentDefaults, Head, Inputs, Layout, Trace, Weights
+from conddp.heads.head import HEADS, Array, DescentDefaults, Head, Inputs, Layout, ResidualFunction, Trace, Weights
 from conddp.heads.input_layer import apply_input_layer, at_least, input_shapes, sum_input_layer
 
 __all__ = ["FactorizationMachine"]
@@ -71,6 +71,14 @@ class FactorizationMachine(Head):
         """Write the sum over records of ``coefficients`` times gradient of f into ``out``."""
         (slopes,) = trace.layers
         sum_input_layer(inputs, coefficients[:, None, :] * slopes, out)
+
+    def sum_gradients(self, weights: Weights, inputs: Inputs, residual: ResidualFunction, out: Weights) -> None:
+        """Write the sum over records of residual times gradient of f into ``out``."""
+        xp = inputs.xp
+        embedded = apply_input_layer(weights, inputs.public, inputs.private)
+        slopes = self._slopes(xp, embedded)
+        slopes *= residual(self._combine(xp, embedded, slopes))[:, None, :]
+        sum_input_layer(inputs, slopes, out)
 
     def predict(self, weights: Weights, public: Array, private: Array | None) -> Array:
         """Compute predictions only, shape (K, n)."""

@@ -17,7 +17,7 @@ and torch tensors.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Literal
@@ -38,6 +38,7 @@ __all__ = ["HEADS", "DescentDefaults", "Head", "Inputs", "Layout", "Linearity", 
 Array = Any  # a NumPy array or a torch tensor
 Weights = Mapping[str, Array]
 OptimizerName = Literal["sgd", "adam"]
+ResidualFunction = Callable[..., Array]  # of predictions, and optionally of the span of their configurations
 
 SMALLEST_NORM = 1e-15  # lower bound on gradient norms, because their squares may underflow in float32
 
@@ -261,6 +262,23 @@ class Head(ABC):
     @abstractmethod
     def vjp(self, weights: Weights, inputs: Inputs, trace: Trace, coefficients: Array, out: Weights) -> None:
         """Write the sum over records of ``coefficients`` (K, n) times the gradient of f into ``out``."""
+
+    def sum_gradients(self, weights: Weights, inputs: Inputs, residual: ResidualFunction, out: Weights) -> None:
+        """Write the sum over records of residual times the gradient of f into ``out``, without clipping.
+
+        A head may do this faster than by :meth:`forward`, because norms of gradients are not needed. The default calls
+        :meth:`forward` and :meth:`vjp`.
+
+        Parameters
+        ----------
+        weights, inputs, out
+            As in :meth:`vjp`.
+        residual : callable
+            Function from predictions, shape (L, n), and the span of these L among the K configurations, which may be
+            left out if it is all of them, to residuals.
+        """
+        trace = self.forward(weights, inputs)
+        self.vjp(weights, inputs, trace, residual(trace.predictions), out)
 
     @abstractmethod
     def predict(self, weights: Weights, public: Array, private: Array | None) -> Array:

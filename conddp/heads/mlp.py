@@ -1,6 +1,7 @@
 """The multilayer perceptron."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import array_api_compat
@@ -8,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import one_of, positive_integer
-from conddp.heads.head import HEADS, Array, Head, Inputs, Layout, Trace, Weights
+from conddp.heads.head import HEADS, Array, Head, Inputs, Layout, ResidualFunction, Trace, Weights
 from conddp.heads.input_layer import apply_input_layer, at_least, input_shapes, squared_norms, sum_input_layer
 
 __all__ = ["MLP"]
+
+CELLS_AT_ONCE = 2**16  # activations of a layer, in sums without clipping
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,30 @@ class MLP(Head):
                 out[self._weight[number]][...] = weighted @ activations[number - 1].mT
                 out[self._bias[number]][...] = weighted.sum(-1)
 
+    def sum_gradients(self, weights: Weights, inputs: Inputs, residual: ResidualFunction, out: Weights) -> None:
+        """Write the sum over records of residual times gradient of f into ``out``, a few configurations at a time.
+
+        A few, so that activations stay in the processor cache.
+        """
+        K, cells = weights["public"].shape[0], max(self._widths) * max(1, inputs.row_norms.shape[0])
+        at_once = max(1, CELLS_AT_ONCE // cells)
+        for start in range(0, K, at_once):
+            span = slice(start, start + at_once)
+            some = {name: each[span] for name, each in weights.items()}
+            self._sum_some(some, inputs, partial(residual, configurations=span), {n: out[n][span] for n in out})
+
+    def _sum_some(self, weights: Weights, inputs: Inputs, residual: ResidualFunction, out: Weights) -> None:
+        activations = self._forward(inputs.xp, weights, inputs.public, inputs.private)
+        last = len(self._widths)
+        delta = residual(activations[last][:, 0, :])[:, None, :]  # residual times derivative of f
+        for number in range(last, 0, -1):
+            out[self._weight[number]][...] = delta @ activations[number - 1].mT
+            out[self._bias[number]][...] = delta.sum(-1)
+            delta = weights[self._weight[number]].mT @ delta
+            if self._is_activated(number - 1):
+                delta *= self._derivative(inputs.xp, activations[number - 1])
+        sum_input_layer(inputs, delta, out)
+
     def predict(self, weights: Weights, public: Array, private: Array | None) -> Array:
         """Compute predictions only, shape (K, n)."""
         xp = array_api_compat.array_namespace(public)
@@ -138,7 +165,8 @@ class MLP(Head):
             if number == 0:
                 entering = apply_input_layer(weights, public, private)
             else:
-                entering = weights[self._weight[number]] @ outputs[-1] + weights[self._bias[number]][:, :, None]
+                entering = weights[self._weight[number]] @ outputs[-1]
+                entering += weights[self._bias[number]][:, :, None]
             outputs.append(self._activate(xp, entering) if number < last and self._is_activated(number) else entering)
         return outputs
 

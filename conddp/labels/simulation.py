@@ -18,6 +18,7 @@ from conddp.data.parts import Domain, Labels, PrivateFeatures, PublicFeatures
 from conddp.data.records import Records
 from conddp.data.units import Units
 from conddp.features.grouped_rows import whiten
+from conddp.features.public_rows import PublicRows
 from conddp.features.random_features import RandomFeatures
 
 __all__ = ["FAMILIES", "Family", "Simulation", "simulate"]
@@ -100,6 +101,7 @@ def simulate(
     constant: bool = True,
     private: Mapping[str, Domain] | None = None,
     units: Units | None = None,
+    rows: PublicRows | None = None,
 ) -> Simulation:
     """Simulate labels between 0 and 1 on public features, and private columns if their ranges or categories are given.
 
@@ -122,8 +124,10 @@ def simulate(
         signal as one direction of the public columns.
     units : Units, optional
         Units of the records, which the simulated records keep. Residuals are independent, also within a unit.
+    rows : PublicRows, optional
+        The features, whitened with or without a constant, if this has been done before.
     """
-    rows = whiten(public_features, constant=constant)
+    rows = whiten(public_features, constant=constant) if rows is None else rows
     n = rows.num_records
     slopes = slice(int(constant), None)
     deviations = rows.variances[slopes] ** (family.exponent / 2)

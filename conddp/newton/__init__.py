@@ -1,5 +1,6 @@
 """Noisy Newton steps on whitened rows, used by CondNewton."""
 
+from conddp.newton.joint_run import RunStart, run_jointly
 from conddp.newton.posterior import ResidualScale, RunningMean, RunningPosterior, UnclampedMean
 from conddp.newton.prior import Posterior, SignalPrior
 from conddp.newton.private_columns import Moments, PrivateRows, bound_moments, release_moments
@@ -16,6 +17,7 @@ __all__ = [
     "ResidualQuery",
     "ResidualScale",
     "Rows",
+    "RunStart",
     "RunningMean",
     "RunningPosterior",
     "SignalPrior",
@@ -27,5 +29,6 @@ __all__ = [
     "count_noise_records",
     "release_moments",
     "release_residuals",
+    "run_jointly",
     "run_newton",
 ]

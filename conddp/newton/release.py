@@ -27,7 +27,7 @@ from conddp.newton.private_columns import PrivateRows
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.release import BoundedSum, Curator
 
-__all__ = ["ResidualQuery", "Rows", "StepEstimate", "release_residuals"]
+__all__ = ["ResidualQuery", "ResidualSums", "Rows", "StepEstimate", "release_residuals", "release_sums"]
 
 Vector = NDArray[np.float64]
 Rows = PublicRows | PrivateRows
@@ -177,46 +177,109 @@ def release_residuals(
     loss : Loss
         Loss that defines the residuals.
     """
-    n, k = rows.num_records, rows.num_directions
-    weights, total_weight = rows.weights, rows.total_weight
-    most, rounding, together = neighbouring.sensitivity(query.clip_norm), 0.0, math.inf
+    summed = _sum_residuals(rows, label, label_range, coefficients, query, neighbouring, loss)
+    return release_sums(summed, rows, query, mu=mu, neighbouring=neighbouring, curator=curator)
+
+
+@dataclass(frozen=True)
+class ResidualSums:
+    """Sums of one query with their public bounds, before noise. The sums are private; the repr does not show them.
+
+    Parameters
+    ----------
+    total : array of shape (k,)
+        Sum of clamped residual times row.
+    square : float
+        Sum of clamped squared residuals.
+    farthest : float
+        Largest move of the weighted first sum by one record without weights.
+    curvature : array of shape (k,)
+        Expected fraction of a full Newton step that clamping leaves in each direction.
+    together : float
+        Largest move of both sums by one unit, if records have weights.
+    rounding : float
+        What rounding adds to the sensitivity, beyond what the curator covers.
+    """
+
+    total: Vector
+    square: float
+    farthest: float
+    curvature: Vector
+    together: float = math.inf
+    rounding: float = 0.0
+
+    def __repr__(self) -> str:
+        return "<sums of clamped residuals>"
+
+
+def _sum_residuals(
+    rows: Rows,
+    label: Sliceable,
+    label_range: tuple[float, float],
+    coefficients: Vector,
+    query: ResidualQuery,
+    neighbouring: Neighbouring,
+    loss: Loss,
+) -> ResidualSums:
+    """Sum up a query in one pass over the records."""
+    n, k, weights = rows.num_records, rows.num_directions, rows.weights
+    most, together = neighbouring.sensitivity(query.clip_norm), math.inf
     passing = rows.start_pass(coefficients, query.direction_weights)
     fused = load_kernels(WORK_PER_CELL * n * k) and SUM_RESIDUALS.get() is not None  # before private values are read
     of_records = None if weights is None else weights.values
     sum_block = _SumBlock(query, label_range, neighbouring, loss, of_records, is_fused=fused)
-    if isinstance(rows, PublicRows):
-        stride = max(1, n // BLOCK_SIZE // BLOCKS_FOR_CURVATURE)
-        total, square, facts = run_pass(replace(sum_block, stride=stride), label, passing.blocks, num_cells=n * k)
-        farthest = facts.farthest if facts.farthest <= most else most  # also if it is NaN
-        curvature = passing.finish_squares(np.asarray(facts.curvature)) / facts.weight_sampled
-        rounding = passing.bound_rounding(facts.magnitudes)
-        if weights is not None and weights.units.largest == 1:
-            together = facts.alone
-        elif weights is not None:
-            distances = np.concatenate(facts.distances) * weights.values
-            beside = query.square_weight * query.clip_norm * weights.unit_totals
-            together = rows.bound_unit_move(distances, query.direction_weights, beside=beside)
-    else:
+    if not isinstance(rows, PublicRows):
         total, square = run_pass(sum_block, label, passing.blocks, num_cells=n * k)
-        farthest, curvature = most, np.full(k, 2 * ndtr(query.clip_norm / query.residual_std) - 1)
-    total = passing.finish_rows(total)
+        curvature = np.full(k, 2 * ndtr(query.clip_norm / query.residual_std) - 1)
+        return ResidualSums(passing.finish_rows(total), square, most, curvature)
+    stride = max(1, n // BLOCK_SIZE // BLOCKS_FOR_CURVATURE)
+    total, square, facts = run_pass(replace(sum_block, stride=stride), label, passing.blocks, num_cells=n * k)
+    farthest = facts.farthest if facts.farthest <= most else most  # also if it is NaN
+    curvature = passing.finish_squares(np.asarray(facts.curvature)) / facts.weight_sampled
+    rounding = passing.bound_rounding(facts.magnitudes)
+    if weights is not None and weights.units.largest == 1:
+        together = facts.alone
+    elif weights is not None:
+        distances = np.concatenate(facts.distances) * weights.values
+        beside = query.square_weight * query.clip_norm * weights.unit_totals
+        together = rows.bound_unit_move(distances, query.direction_weights, beside=beside)
+    return ResidualSums(passing.finish_rows(total), square, farthest, curvature, together, rounding)
+
+
+def release_sums(
+    summed: ResidualSums,
+    rows: Rows,
+    query: ResidualQuery,
+    *,
+    mu: float,
+    neighbouring: Neighbouring,
+    curator: Curator,
+) -> StepEstimate:
+    """Release the sums of a query with noise, as :func:`release_residuals` explains.
+
+    Privacy
+        One Gaussian release whose sensitivity is ``mu`` standard deviations, if the bounds of ``summed`` hold.
+    """
+    k, weights, total_weight = rows.num_directions, rows.weights, rows.total_weight
     # At least the clip norm, so that the noise covers rounding errors of sums with terms as large as the clip norm.
+    farthest, together = summed.farthest, summed.together
     sensitivity = math.hypot(max(farthest, query.clip_norm), query.square_weight * query.clip_norm)
     if weights is not None:
+        most = neighbouring.sensitivity(query.clip_norm)
         most = max(1.0, weights.largest_total) * math.hypot(most, query.square_weight * query.clip_norm)
         together = together if together <= most else most  # also if it is NaN
         sensitivity = max(together, math.hypot(query.clip_norm, query.square_weight * query.clip_norm))
-    sensitivity += rounding
+    sensitivity += summed.rounding
     noise_std = sensitivity / mu
     g = np.sqrt(query.direction_weights)
-    sums = BoundedSum(np.append(g * total, query.square_unit * square), sensitivity, "clamped residuals times rows")
+    unit = query.square_unit
+    sums = BoundedSum(np.append(g * summed.total, unit * summed.square), sensitivity, "clamped residuals times rows")
     noisy = curator.release_gaussian(sums, noise_std=noise_std)
     asked = g > 0
-    unit = query.square_unit
     return StepEstimate(
         np.where(asked, noisy[:k] / np.where(asked, g, 1.0), 0.0) / total_weight,
         np.where(asked, (noise_std / total_weight) ** 2 / np.where(asked, query.direction_weights, 1.0), np.inf),
-        np.clip(curvature, 0.1, 1.0),
+        np.clip(summed.curvature, 0.1, 1.0),
         float(noisy[k] / unit / total_weight) if unit else math.nan,
         noise_std / unit / total_weight if unit else math.inf,
     )

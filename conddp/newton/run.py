@@ -7,7 +7,7 @@ averaging and shrinkage are chosen from public rows, n, the budget, the declared
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,15 @@ from conddp.newton.schedule import HALF_RANGE, NewtonPlan, allot_weights, choose
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.release import Curator
 
-__all__ = ["NewtonRun", "count_noise_records", "run_newton"]
+__all__ = [
+    "DirectionsQuestion",
+    "NewtonRun",
+    "ResidualQuestion",
+    "Steps",
+    "count_noise_records",
+    "run_newton",
+    "take_steps",
+]
 
 Vector = NDArray[np.float64]
 StepCallback = Callable[[int, Vector], bool | None]  # called with the number of a release and the new coefficients
@@ -59,6 +67,38 @@ class NewtonRun:
     posterior: Posterior
     clip_norms: tuple[float, ...]
     residual_stds: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ResidualQuestion:
+    """A release that a run asks for (:func:`~conddp.newton.release.release_residuals`).
+
+    Parameters
+    ----------
+    rows : PublicRows or PrivateRows
+        Feature rows.
+    coefficients : array of shape (k,)
+        Current coefficients, already released.
+    query : ResidualQuery
+        Parameters of the query.
+    mu : float
+        Sensitivity divided by the standard deviation of the noise.
+    """
+
+    rows: Rows
+    coefficients: Vector
+    query: ResidualQuery
+    mu: float
+
+
+@dataclass(frozen=True)
+class DirectionsQuestion:
+    """Additional directions that a run asks for, given its coefficients, which have been released."""
+
+    coefficients: Vector
+
+
+Steps = Generator[ResidualQuestion | DirectionsQuestion, StepEstimate | WhitenedRows, NewtonRun]
 
 
 def run_newton(
@@ -109,24 +149,71 @@ def run_newton(
         Called once with the coefficients, when half of the budget is spent. Returns additional whitened directions,
         orthogonal to the existing ones, which the remaining steps also fit. Estimates of existing directions are kept.
     """
-    plan, loss = plan or NewtonPlan(), loss or Squared()
-    run = _Run(rows, start, mu, neighbouring, plan)
-    for number, fraction in enumerate(run.fractions):
-        if add_directions is not None and sum(run.fractions[:number]) >= ADD_AT:
-            run.add_directions(add_directions(run.coefficients))
-            add_directions = None
-        query = run.ask_opening(number) if number < 2 else run.ask_step(number)
+    steps = take_steps(
+        rows,
+        start,
+        mu=mu,
+        neighbouring=neighbouring,
+        plan=plan,
+        callback=callback,
+        wants_directions=add_directions is not None,
+    )
+    answer: StepEstimate | WhitenedRows | None = None
+    while True:
+        try:
+            asked = steps.send(answer)  # type: ignore[arg-type]  # the first time, nothing has been asked
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        if isinstance(asked, DirectionsQuestion):
+            assert add_directions is not None
+            answer = add_directions(asked.coefficients)
+            continue
         answer = release_residuals(
-            run.rows,
+            asked.rows,
             label,
             label_range,
-            run.coefficients,
-            query,
-            mu=mu * math.sqrt(fraction),
+            asked.coefficients,
+            asked.query,
+            mu=asked.mu,
             neighbouring=neighbouring,
             curator=curator,
-            loss=loss,
+            loss=loss or Squared(),
         )
+
+
+def take_steps(
+    rows: Rows,
+    start: Vector,
+    *,
+    mu: float,
+    neighbouring: Neighbouring = Neighbouring.REPLACE,
+    plan: NewtonPlan | None = None,
+    callback: StepCallback | None = None,
+    wants_directions: bool = False,
+) -> Steps:
+    """Ask one question after the other and learn from the answers, as :func:`run_newton` and several runs together do.
+
+    Privacy
+        Sees answers only, which have been released. The caller releases them through a curator, with the parameter
+        ``mu`` of each question, and computes directions from public rows and released coefficients.
+
+    Parameters
+    ----------
+    rows, start, mu, neighbouring, plan, callback
+        As in :func:`run_newton`.
+    wants_directions : bool
+        Whether to ask for additional directions, once, when half of the budget is spent.
+    """
+    run = _Run(rows, start, mu, neighbouring, plan or NewtonPlan())
+    for number, fraction in enumerate(run.fractions):
+        if wants_directions and sum(run.fractions[:number]) >= ADD_AT:
+            added = yield DirectionsQuestion(run.coefficients)
+            assert isinstance(added, WhitenedRows)
+            run.add_directions(added)
+            wants_directions = False
+        query = run.ask_opening(number) if number < 2 else run.ask_step(number)
+        answer = yield ResidualQuestion(run.rows, run.coefficients, query, mu * math.sqrt(fraction))
+        assert isinstance(answer, StepEstimate)
         run.learn(number, query, answer)
         if callback is not None and callback(number + 1, run.coefficients):
             break

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -10,10 +10,12 @@ import numpy as np
 
 from conddp._validate import one_of, positive, positive_integer
 from conddp.algorithms import ALGORITHMS, NonPrivate
+from conddp.algorithms.trial import Shared, Trial
 from conddp.data.parts import Domain, PublicFeatures
 from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.errors import CondDPError, NotCalibrated, PrivacyError, SchemaError
+from conddp.features.grouped_rows import whiten
 from conddp.heads import HEADS, Linearity
 from conddp.labels.simulation import FAMILIES, simulate
 from conddp.planning.budgets import DELTA, EPSILONS
@@ -29,6 +31,7 @@ __all__ = ["Comparison", "compare_algorithms"]
 MOST_RECORDS = 50_000
 MOST_RECORDS_NONLINEAR = 10_000  # such heads take longer to fit
 CANDIDATES = ("auto", "cond-dp", "switch-cond-dp", "dpsgd", "one-shot", "rr-on-bins", "weighted-llp", "mean")
+ALL = "all"  # stands for all candidates
 SAME = 0.005  # logarithm of a ratio of errors that makes no difference to anybody
 # With a head that is not linear in the columns these train by thousands of gradient steps, half a minute a fit.
 SLOW_IF_NONLINEAR = ("cond-dp", "switch-cond-dp", "dpsgd", "rr-on-bins")
@@ -159,17 +162,16 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Cell:
-    """Fits of all algorithms at one budget to one set of simulated labels."""
+    """Fits of all algorithms at all budgets to one set of simulated labels."""
 
     family: int
     draw: int
-    epsilon: float
     work: float = 1.0
 
 
 @dataclass(frozen=True)
 class _Answer:
-    errors: Mapping[str, float]
+    errors: Mapping[str, tuple[float, ...]]  # by algorithm, one for each epsilon
     constant: float
     skipped: Mapping[str, str]
 
@@ -182,9 +184,11 @@ class _Setting:
     private: Mapping[str, Domain]
     algorithms: tuple[str, ...]
     head: str
+    epsilons: tuple[float, ...]
     delta: float
     neighbouring: Neighbouring
     units: Units | None = None
+    shared: Shared = field(default_factory=Shared)  # what cells of the same process have in common
 
 
 def compare_algorithms(
@@ -214,7 +218,7 @@ def compare_algorithms(
         Declared ranges or categories of the private columns, by name.
     algorithms : sequence of str, optional
         By name; those that cannot be used here are skipped, and the result says why. If None, all that are fast with
-        this head.
+        this head; with ``["all"]``, the slow ones too.
     head : str
         The model, by name.
     epsilons : sequence of float
@@ -236,32 +240,28 @@ def compare_algorithms(
         raise SchemaError("labels can be simulated for two records or more, but there is one.")
     for epsilon in epsilons:
         positive(epsilon=epsilon)
-    one_of(HEADS, head=head)
-    left_out = {} if algorithms is not None else list_slow(CANDIDATES, head)
-    algorithms = [name for name in CANDIDATES if name not in left_out] if algorithms is None else algorithms
-    for name in algorithms:
-        one_of(ALGORITHMS, algorithm=name)
+    algorithms, left_out = choose_algorithms(algorithms, CANDIDATES, head)
     if delta != 0:
         check_delta(delta)
         refuse_large_delta(delta)
         warn_about_delta(delta, len(public_features))
     positive_integer(num_draws=num_draws)
-    algorithms, epsilons = tuple(dict.fromkeys(algorithms)), tuple(sorted(set(map(float, epsilons))))
+    epsilons = tuple(sorted(set(map(float, epsilons))))
     if units is not None and len(units) != len(public_features):
         raise SchemaError(f"units are of {len(units)} records, but there are {len(public_features)}.")
     linear = HEADS[head].linear_in is Linearity.COLUMNS
     sample, sampled_units = _sample(public_features, units, MOST_RECORDS if linear else MOST_RECORDS_NONLINEAR)
-    setting = _Setting(sample, dict(private or {}), algorithms, head, delta, neighbouring, sampled_units)
+    setting = _Setting(sample, dict(private or {}), algorithms, head, epsilons, delta, neighbouring, sampled_units)
     skipped = dict(_list_unusable(setting))
     usable = tuple(name for name in algorithms if name not in skipped)
     setting = replace(setting, algorithms=usable)
-    labels = [(family, draw) for family in range(len(FAMILIES)) for draw in range(num_draws)]
-    cells = [_Cell(family, draw, epsilon) for family, draw in labels for epsilon in epsilons]
-    answers = run_cells(cells, partial(_compute, setting), num_workers=num_workers, callback=callback)
-    for answer in answers.values():
+    cells = [_Cell(family, draw) for family in range(len(FAMILIES)) for draw in range(num_draws)]
+    computed = run_cells(cells, partial(_compute, setting), num_workers=num_workers, callback=callback)
+    answers = [computed[cell] for cell in cells]
+    for answer in answers:
         skipped |= answer.skipped
     errors = {
-        name: tuple(tuple(answers[_Cell(*each, epsilon)].errors[name] for each in labels) for epsilon in epsilons)
+        name: tuple(zip(*(answer.errors[name] for answer in answers), strict=True))
         for name in usable
         if name not in skipped
     }
@@ -278,19 +278,46 @@ def compare_algorithms(
         neighbouring,
         epsilons,
         errors,
-        tuple(answers[_Cell(*each, epsilons[0])].constant for each in labels),
+        tuple(answer.constant for answer in answers),
         skipped,
         "" if units is None else units.name,
         0 if units is None else units.num_units,
     )
 
 
-def list_slow(algorithms: Sequence[str], head: str) -> dict[str, str]:
-    """Algorithms that take minutes with this head, and are therefore tried only if they are asked for, with why."""
+def choose_algorithms(
+    algorithms: Sequence[str] | None, candidates: Sequence[str], head: str
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the algorithms to try, and those that are left out because they are slow with this head, with the reason.
+
+    Parameters
+    ----------
+    algorithms : sequence of str or None
+        What the user asked for.
+    candidates : sequence of str
+        What "all" stands for. None stands for those of them that are fast.
+    head : str
+        The model, by name.
+    """
+    one_of(HEADS, head=head)
+    if algorithms is not None:
+        named = [name for each in algorithms for name in (candidates if each == ALL else (each,))]
+        for name in named:
+            one_of([*ALGORITHMS, ALL], algorithm=name)
+        return tuple(dict.fromkeys(named)), {}
     if HEADS[head].linear_in is Linearity.COLUMNS:
-        return {}
-    reason = f"left out, because it takes thousands of gradient steps to train a {head} head. Name it in algorithms."
-    return {name: reason for name in algorithms if name in SLOW_IF_NONLINEAR}
+        return tuple(candidates), {}
+    if HEADS[head].bins is not None:
+        raise ValueError(
+            f"every algorithm takes about a minute to fit a head of embeddings, and a comparison has many fits. Plan "
+            f"with the head 'wide', or name what to try in algorithms, such as 'auto' or '{ALL}'."
+        )
+    reason = (
+        f"left out, because it takes thousands of gradient steps to train a head of type '{head}'. Name it in "
+        f"algorithms, or '{ALL}'; the comparison then takes minutes."
+    )
+    slow = {name: reason for name in candidates if name in SLOW_IF_NONLINEAR}
+    return tuple(name for name in candidates if name not in slow), slow
 
 
 def _sample(public_features: PublicFeatures, units: Units | None, at_most: int) -> tuple[PublicFeatures, Units | None]:
@@ -328,27 +355,30 @@ def _list_unusable(setting: _Setting) -> Iterator[tuple[str, str]]:
 
 
 def _compute(setting: _Setting, cell: _Cell) -> _Answer:
-    """Simulate labels and fit every algorithm to them; the same labels at every epsilon."""
+    """Simulate labels and fit every algorithm to them; the same labels and the same noise at every epsilon."""
+    rows = setting.shared.get("rows of simulated labels", lambda: whiten(setting.public))
     rng = np.random.default_rng((cell.family, cell.draw))
-    simulated = simulate(setting.public, FAMILIES[cell.family], rng, private=setting.private, units=setting.units)
+    simulated = simulate(
+        setting.public, FAMILIES[cell.family], rng, private=setting.private, units=setting.units, rows=rows
+    )
     dataset, head = simulated.records, HEADS[setting.head]
-    budget = PrivacyBudget(cell.epsilon, setting.delta)
-    optimum = NonPrivate().fit(dataset, budget).model
+    budgets = [PrivacyBudget(epsilon, setting.delta) for epsilon in setting.epsilons]
+    optimum = NonPrivate().fit(dataset, budgets[0]).model
     reference = simulated.compute_error(optimum.predict(dataset.public, dataset.private))
     mean = np.full(dataset.num_records, dataset.label.values.mean())
-    errors, skipped = {}, {}
+    # The noise does not depend on the simulated labels, whose last bits differ between processors.
+    source = RandomSource.for_neighbours(cell.family * 1009 + cell.draw)
+    trials, errors, skipped = [Trial(dataset, budget, source) for budget in budgets], {}, {}
     for name in setting.algorithms:
-        # The noise does not depend on the simulated labels, whose last bits differ between processors.
-        source = RandomSource.for_neighbours(cell.family * 1009 + cell.draw)
         try:
-            fitted = ALGORITHMS[name].fit(
-                dataset, budget, head=head, neighbouring=setting.neighbouring, random_source=source
+            results = ALGORITHMS[name].fit_trials(
+                trials, head=head, neighbouring=setting.neighbouring, shared=setting.shared
             )
         except NotCalibrated as error:
             skipped[name] = str(error)
             continue
-        predictions = fitted.model.predict(dataset.public, dataset.private)
-        errors[name] = simulated.compute_error(predictions) / reference
+        predictions = [result.model.predict(dataset.public, dataset.private) for result in results]
+        errors[name] = tuple(simulated.compute_error(each) / reference for each in predictions)
     return _Answer(errors, simulated.compute_error(mean) / reference, skipped)
 
 

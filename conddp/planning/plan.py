@@ -4,15 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from conddp._validate import one_of, positive
+from conddp._validate import positive
 from conddp.data.parts import PublicFeatures
 from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.errors import SchemaError
 from conddp.features.encoding import Encoding
-from conddp.heads import HEADS
 from conddp.planning.budgets import DELTA, EPSILONS
-from conddp.planning.comparison import Comparison, compare_algorithms, list_slow
+from conddp.planning.comparison import Comparison, choose_algorithms, compare_algorithms
 from conddp.planning.runner import ProgressCallback
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
@@ -191,7 +190,8 @@ def make_plan(
     epsilon, delta : float
         Budget of the planned fit. Other epsilons are tried too.
     algorithms : sequence of str, optional
-        By name. If None, the default and the usual rivals, without those that are slow with this head.
+        By name. If None, the default and the usual rivals, without those that are slow with this head; with
+        ``["all"]``, the slow ones too.
     head, neighbouring, num_draws, num_workers, callback
         As in :func:`~conddp.planning.comparison.compare_algorithms`.
     units : Units, optional
@@ -206,9 +206,7 @@ def make_plan(
             f"the schema has unit={schema.unit!r}, but the plan was given "
             f"{'no units' if units is None else repr(units)}. Pass the column as units=Units.of(...)."
         )
-    one_of(HEADS, head=head)
-    left_out = {} if algorithms is not None else list_slow(CANDIDATES, head)
-    algorithms = [name for name in CANDIDATES if name not in left_out] if algorithms is None else algorithms
+    algorithms, left_out = choose_algorithms(algorithms, CANDIDATES, head)
     comparison = compare_algorithms(
         public_features,
         private=dict(zip(schema.private, schema.private_domains, strict=True)),

@@ -27,7 +27,8 @@ class Batches:
     Parameters
     ----------
     inputs, label, weights
-        Features, labels and weights (or None) of the records of this process.
+        Features, labels and weights (or None) of the records of this process. Labels of shape (K, n) are different
+        ones for each configuration.
     sampler : PoissonSampler
         Sampler of records or units.
     expected_weight : float
@@ -78,7 +79,7 @@ class Batches:
         """
         if isinstance(inputs, StoredInputs):
             return StoredBatches(inputs, label, PoissonSampler(len(inputs), sampling_probability, rng), num_steps)
-        num_records = label.shape[0] if share is None else share.num_records
+        num_records = label.shape[-1] if share is None else share.num_records
         if weights is None:
             sampler = PoissonSampler(num_records, sampling_probability, rng)
             return cls(inputs, label, None, sampler, sampler.expected_size, None, share)
@@ -103,4 +104,4 @@ class Batches:
             drawn = self.share.select(drawn)
         is_numpy = isinstance(self.label, np.ndarray)
         index = drawn if is_numpy else self.inputs.xp.asarray(drawn, device=self.label.device)
-        return self.inputs.take(index), self.label[index], None if self.weights is None else self.weights[index]
+        return self.inputs.take(index), self.label[..., index], None if self.weights is None else self.weights[index]

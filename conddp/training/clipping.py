@@ -1,5 +1,6 @@
 """Sums of clipped per-example gradients, computed without forming individual gradients."""
 
+import math
 from dataclasses import dataclass
 
 import array_api_compat
@@ -10,6 +11,7 @@ from conddp.losses import Loss, Squared
 __all__ = ["Workspace", "compute_clipped_sum"]
 
 SQUARED = Squared()
+LARGEST_NORM = 1e12  # of a gradient that is not clipped, if others overflow
 
 
 @dataclass(frozen=True)
@@ -70,15 +72,15 @@ def compute_clipped_sum(
     workspace : Workspace
         Model and parameters. The sum is written to ``workspace.total`` and is overwritten by the next call.
     inputs, label
-        Features of the records, and labels of shape (n,) in the units of the predictions.
+        Features of the records, and labels of shape (n,), or (K, n), in the units of the predictions.
     clip_norm : array of shape (K,)
-        Maximum norm of the gradient of a record, per configuration.
+        Maximum norm of the gradient of a record, per configuration. If all are infinite, norms are not computed.
     loss : Loss, optional
         Loss to minimise; half the squared residual if None.
     weights : array of shape (n,), optional
         Public weights of the records; 1 if None.
     """
-    total, n = workspace.total, label.shape[0]
+    total, n = workspace.total, label.shape[-1]
     if n == 0:
         total[...] = 0.0
         return total
@@ -90,7 +92,7 @@ def compute_clipped_sum(
         for start in range(0, n, at_once):
             span = slice(start, start + at_once)
             some = None if weights is None else weights[span]
-            _sum_block(workspace, inputs.take(span), label[span], clip_norm, loss or SQUARED, some)
+            _sum_block(workspace, inputs.take(span), label[..., span], clip_norm, loss or SQUARED, some)
             added += total
         total[...] = added
     total *= -1.0
@@ -101,6 +103,12 @@ def _sum_block(
     workspace: Workspace, inputs: Inputs, label: Array, clip_norm: Array, loss: Loss, weights: Array | None
 ) -> None:
     """Write the sum of clamped residuals times gradients of predictions into the workspace."""
+    if bool((clip_norm == math.inf).all()):
+        residual = _Residual(loss, label, weights)
+        workspace.head.sum_gradients(workspace.weights, inputs, residual, workspace.sums)
+        if bool(inputs.xp.isfinite(workspace.total).all()):
+            return
+        clip_norm = inputs.xp.full_like(clip_norm, LARGEST_NORM)  # records whose gradients overflow are left out
     trace = workspace.head.forward(workspace.weights, inputs)
     limits = clip_norm[:, None] / trace.jacobian_norms
     residuals = loss.residual(trace.predictions, label)
@@ -108,3 +116,17 @@ def _sum_block(
     if weights is not None:
         clamped = clamped * weights
     workspace.head.vjp(workspace.weights, inputs, trace, clamped, workspace.sums)
+
+
+@dataclass(frozen=True)
+class _Residual:
+    """Residuals of predictions, times the weights of the records."""
+
+    loss: Loss
+    label: Array
+    weights: Array | None
+
+    def __call__(self, predictions: Array, configurations: slice = slice(None)) -> Array:
+        label = self.label[configurations] if self.label.ndim == 2 and self.label.shape[0] > 1 else self.label
+        residuals = self.loss.residual(predictions, label)
+        return residuals if self.weights is None else residuals * self.weights

@@ -1,5 +1,7 @@
 """Distillation: training a head on released predictions, at no privacy cost because no label is read."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +19,10 @@ from conddp.heads.jacobian import compute_jacobian
 from conddp.training.loop import TrainingPlan, train
 from conddp.training.optimizers import make_optimizer
 
-__all__ = ["Student"]
+__all__ = ["Student", "learn_together"]
 
 BATCH_SIZE = 1000
+PRECISION = np.float32  # of training
 SCHEDULE = ((600, 0.01), (600, 0.003), (300, 0.001))  # numbers of steps and learning rates, from random initial weights
 REVISION = ((600, 0.003), (300, 0.001))  # same, from previously learned weights
 NUM_STARTS = 2
@@ -44,6 +47,8 @@ class Student:
         Conditioning matrix of the public columns.
     inputs : Inputs
         Conditioned public rows.
+    compact : Inputs
+        The same in float32, for training: nothing private is summed, and it takes half the time.
     parameters : array of shape (P,), optional
         Learned parameters, in terms of the conditioned columns.
     weights : RowWeights, optional
@@ -54,6 +59,7 @@ class Student:
     layout: Layout
     conditioning: ConditioningMatrix
     inputs: Inputs
+    compact: Inputs
     parameters: NDArray[np.float64] | None = None
     weights: RowWeights | None = None
 
@@ -80,9 +86,10 @@ class Student:
             Public weights of the records.
         """
         C = ConditioningMatrix.from_spectrum(Spectrum.of(public_features, constant=constant, weights=weights))
-        inputs = Inputs.of(C.transform(public_features))
+        rows = C.transform(public_features)
         given = None if weights is None else RowWeights.give(weights)
-        return cls(head, head.layout(C.num_parameters, 0), C, inputs, weights=given)
+        layout, compact = head.layout(C.num_parameters, 0), Inputs.of(rows.astype(PRECISION))
+        return cls(head, layout, C, Inputs.of(rows), compact, weights=given)
 
     def learn(self, predictions: NDArray[Any], rng: np.random.Generator) -> None:
         """Train on predictions. The first call keeps the best of several random starts; later calls continue from it.
@@ -94,28 +101,7 @@ class Student:
         rng : numpy.random.Generator
             Generator for initial weights and batches.
         """
-        if self.parameters is None:
-            parameters = np.stack([self.head.initialize(self.layout, rng) for _ in range(NUM_STARTS)])
-        else:
-            parameters = self.parameters[None]
-        probability = min(1.0, BATCH_SIZE / len(predictions))
-        for num_steps, rate in SCHEDULE if self.parameters is None else REVISION:
-            parameters = train(
-                TrainingPlan(num_steps, 1e9, 0.0, probability, averaging=0.3),
-                self.head,
-                self.layout,
-                self.inputs,
-                predictions,
-                parameters,
-                optimizer=make_optimizer("adam", rate),
-                curator=None,
-                rng=rng,
-                weights=self.weights,
-            )
-        repeated = self.head.predict(self.layout.views(parameters), self.inputs.public, None)
-        squares = (repeated - predictions) ** 2
-        errors = squares.mean(axis=1) if self.weights is None else squares @ self.weights.values
-        self.parameters = parameters[int(np.argmin(errors))]
+        learn_together([self], [predictions], rng)
 
     def compute_tangents(self, rows: WhitenedRows, *, at_most: int, seed: int = 0) -> WhitenedRows:
         r"""Compute tangent directions of the head, orthogonal to the existing directions.
@@ -152,3 +138,50 @@ class Student:
         if self.parameters is None:
             raise RuntimeError("the student has not been trained yet. Call learn first.")
         return self.parameters
+
+
+def learn_together(students: Sequence[Student], predictions: Sequence[NDArray[Any]], rng: np.random.Generator) -> None:
+    """Train students of the same kind, each on its own predictions, with the same initial weights and batches.
+
+    Every student learns as if it were alone (:meth:`Student.learn`), up to rounding.
+
+    Parameters
+    ----------
+    students : sequence of S Student
+        Students with the same head, inputs and weights, all of them trained before, or none.
+    predictions : sequence of S arrays of shape (n,)
+        Predictions to reproduce; already released.
+    rng : numpy.random.Generator
+        Generator for initial weights and batches.
+    """
+    first, S = students[0], len(students)
+    parameters: NDArray[Any]
+    if first.parameters is None:
+        drawn = np.stack([first.head.initialize(first.layout, rng) for _ in range(NUM_STARTS)])
+        parameters, schedule = np.concatenate([drawn] * S), SCHEDULE
+    else:
+        parameters, schedule = np.stack([each._get_learned() for each in students]), REVISION
+    num_starts = len(parameters) // S
+    targets = predictions[0] if S == 1 else np.repeat(np.stack(predictions), num_starts, axis=0)
+    probability = min(1.0, BATCH_SIZE / targets.shape[-1])
+    parameters, compact = parameters.astype(PRECISION), targets.astype(PRECISION)
+    for num_steps, rate in schedule:
+        parameters = train(
+            TrainingPlan(num_steps, math.inf, 0.0, probability, averaging=0.3),
+            first.head,
+            first.layout,
+            first.compact,
+            compact,
+            parameters,
+            optimizer=make_optimizer("adam", rate),
+            curator=None,
+            rng=rng,
+            weights=first.weights,
+        )
+    parameters = parameters.astype(np.float64)
+    repeated = first.head.predict(first.layout.views(parameters), first.inputs.public, None)
+    squares = (repeated - targets) ** 2
+    errors = squares.mean(axis=1) if first.weights is None else squares @ first.weights.values
+    best = np.argmin(errors.reshape(S, num_starts), axis=1)
+    for student, own, chosen in zip(students, parameters.reshape(S, num_starts, -1), best, strict=True):
+        student.parameters = own[chosen]

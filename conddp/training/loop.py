@@ -8,6 +8,7 @@ import array_api_compat
 import numpy as np
 
 from conddp._validate import in_range, positive, positive_integer
+from conddp.errors import PrivacyError
 from conddp.features.row_weights import RowWeights
 from conddp.heads.head import Array, Head, Inputs, Layout
 from conddp.losses import Loss
@@ -33,7 +34,8 @@ class TrainingPlan:
     num_steps : int
         Number of noisy steps.
     clip_norm : float or sequence of K floats
-        Maximum norm of the gradient of one record.
+        Maximum norm of the gradient of one record. If infinite, gradients are not clipped, which is refused when
+        training with a curator.
     noise_multiplier : float or sequence of K floats
         Standard deviation of the noise divided by ``clip_norm``; ignored when training without a curator.
     sampling_probability : float
@@ -54,7 +56,8 @@ class TrainingPlan:
         positive(sampling_probability=self.sampling_probability)
         in_range(0.0, 1.0, sampling_probability=self.sampling_probability, averaging=self.averaging)
         for clip_norm in np.atleast_1d(self.clip_norm):
-            positive(clip_norm=float(clip_norm))
+            if clip_norm != np.inf:
+                positive(clip_norm=float(clip_norm))
         for noise_multiplier in np.atleast_1d(self.noise_multiplier):
             in_range(0.0, np.inf, noise_multiplier=float(noise_multiplier))
 
@@ -142,7 +145,8 @@ def train(
     head, layout : Head, Layout
         Model to train.
     inputs, label
-        Features of the records, and labels of shape (n,) in the units of the predictions.
+        Features of the records, and labels of shape (n,), or (K, n) if every configuration has its own, in the units
+        of the predictions.
     parameters : array of shape (K, P)
         Initial parameters; not modified.
     optimizer : Optimizer
@@ -176,6 +180,8 @@ def train(
         column = np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), (K,)))
         return xp.asarray(column, dtype=parameters.dtype, device=parameters.device)
 
+    if curator is not None and not np.isfinite(plan.clip_norm).all():
+        raise PrivacyError("sums of gradients that are not clipped cannot be released. Choose a finite clip norm.")
     clip_norm = per_configuration(plan.clip_norm)
     together = 1.0 if weights is None else max(1.0, weights.largest_total)
     per_unit = 1 if weights is None else weights.units.largest

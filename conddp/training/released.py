@@ -1,5 +1,6 @@
 """Training without noise on released labels: post-processing, at no privacy cost."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from conddp.training.optimizers import Adam
 __all__ = ["fit_released_labels"]
 
 BATCH_SIZE, NUM_STEPS, LEARNING_RATE = 512, 5000, 3e-3  # for heads other than linear
-NO_CLIP = 1e12
 
 
 def fit_released_labels(
@@ -73,7 +73,7 @@ def fit_released_labels(
         parameters = _solve(Z, Q, scaled, weights)[None]
     else:
         n = len(scaled)
-        plan = TrainingPlan(NUM_STEPS, NO_CLIP, 0.0, min(1.0, BATCH_SIZE / n), averaging=0.2)
+        plan = TrainingPlan(NUM_STEPS, math.inf, 0.0, min(1.0, BATCH_SIZE / n), averaging=0.2)
         parameters = train(
             plan,
             head,

@@ -78,6 +78,7 @@ FIRST = {
         "tests/test_estimators.py",
         "tests/test_checkpoint.py",
     ),
+    "algorithms/preparation.py": ("tests/test_estimators.py", "tests/test_checkpoint.py", "tests/test_ranks.py"),
     "algorithms/identity.py": ("tests/test_estimators.py",),
     "algorithms/randomized_labels.py": ("tests/test_unit_ledger.py", "tests/privacy/test_release.py"),
     "estimators/regressor.py": ("tests/test_estimators.py",),
@@ -162,8 +163,8 @@ MUTANTS = (
     Mutant(
         "every release taken for one of public rows",
         "newton/release.py",
-        "if isinstance(rows, PublicRows):",
-        "if hasattr(rows, 'start_pass'):",
+        "if not isinstance(rows, PublicRows):",
+        "if not hasattr(rows, 'start_pass'):",
     ),
     Mutant(
         "newton: half the distance between the ends of a residual",
@@ -362,8 +363,8 @@ MUTANTS = (
     Mutant(
         "never formed: rounding not covered in newton",
         "newton/release.py",
-        "sensitivity += rounding",
-        "sensitivity += 0.0 * rounding",
+        "sensitivity += summed.rounding",
+        "sensitivity += 0.0 * summed.rounding",
     ),
     Mutant(
         "never formed: rounding not covered in descent",
@@ -501,7 +502,7 @@ MUTANTS = (
     ),
     Mutant(
         "ranks: rounding covered as if shares were summed in blocks",
-        "algorithms/algorithm.py",
+        "algorithms/preparation.py",
         "in_blocks = ranks is None and isinstance(records.public, StoredFeatures)",
         "in_blocks = isinstance(records.public, StoredFeatures)",
     ),
@@ -623,13 +624,13 @@ MUTANTS = (
     ),
     Mutant(
         "the noise of a seeded fit does not depend on the records",
-        "algorithms/algorithm.py",
+        "algorithms/preparation.py",
         "chain(settings, list_public(records), list_private(records))",
         "chain(settings, list_public(records))",
     ),
     Mutant(
         "the noise of a seeded fit does not depend on the budget",
-        "algorithms/algorithm.py",
+        "algorithms/preparation.py",
         "chain(settings, list_public(records), list_private(records))",
         "chain(list_public(records), list_private(records))",
     ),
@@ -744,7 +745,7 @@ MUTANTS = (
     # Checkpoints and choices
     Mutant(
         "a resumed fit repeats its noise",
-        "algorithms/algorithm.py",
+        "algorithms/preparation.py",
         'purpose = f"noise, {saved.resumption}" if saved is not None and resumed else "noise"',
         'purpose = "noise"',
     ),
@@ -1114,21 +1115,23 @@ MUTANTS = (
     Mutant(
         "newton: noise that depends on the labels",
         "newton/run.py",
-        "mu=mu * math.sqrt(fraction),",
-        "mu=mu * math.sqrt(fraction) * (1 - 1e-3 * abs(float(label.mean()))),",
+        "mu=asked.mu,",
+        "mu=asked.mu * (1 - 1e-3 * abs(float(label.mean()))),",
     ),
     Mutant(
         "newton: a stop that depends on a label",
         "newton/run.py",
-        "        if callback is not None and callback(number + 1, run.coefficients):",
-        "        if number > 5 and label[5] > 0.3:\n            break\n"
-        "        if callback is not None and callback(number + 1, run.coefficients):",
+        "        callback=callback,\n        wants_directions",
+        "        callback=lambda number, _: number > 5 and label[5] > 0.3,\n        wants_directions",
     ),
     Mutant(
         "newton: clip norm from the labels",
         "newton/run.py",
-        "        run.learn(number, query, answer)",
-        "        run.learn(number, query, answer)\n        run.scale.mean_square *= 1 + 1e-6 * float(label.max())",
+        "            asked.query,\n",
+        "            type(asked.query)(\n"
+        "                asked.query.clip_norm * (1 + 1e-6 * float(label.max())),\n"
+        "                *list(vars(asked.query).values())[1:],\n"
+        "            ),\n",
     ),
     Mutant(
         "a label in a message",
