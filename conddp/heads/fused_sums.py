@@ -1,0 +1,296 @@
+r"""Kernels for sums of clipped gradients: predictions, norms, clipping and sums in one pass over the records.
+
+They compute what :func:`conddp.training.clipping.compute_clipped_sum` computes with ``forward`` and ``vjp`` of a head,
+for one configuration, NumPy arrays in float64 and the squared loss. Records are taken in blocks that fit into the
+processor cache, so that a row is read from memory once. A sample is given by the positions of its records, whose rows
+need not be gathered first.
+
+Rounding
+    Sums are in float64. Within a block, records are added up by lanes of the processor or by BLAS, and blocks one after
+    another. :func:`conddp.privacy.release.bound_rounding` covers every order.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from conddp._fused import Kernel
+
+__all__ = [
+    "CLAMP_RESIDUALS",
+    "DIFFERENTIATE",
+    "ENTER_LAYER",
+    "FINISH_FORWARD",
+    "SUM_COLUMNS",
+    "SUM_ROWS",
+    "SUM_SPARSE",
+    "WEIGH",
+]
+
+
+def _sum_columns(
+    columns: Any, label: Any, limits: Any, weights: Any, parameters: Any, buffer: Any, out: Any
+) -> None:
+    """Sum the clipped gradients of a linear head over all records, from rows that are stored by column."""
+    d, n = columns.shape
+    size = buffer.shape[0]
+    out[:] = 0.0
+    for start in range(0, n, size):
+        stop = min(start + size, n)
+        m = stop - start
+        rest, y, most = buffer[:m], label[start:stop], limits[start:stop]
+        for i in range(m):
+            rest[i] = y[i]
+        j = 0
+        while j + 4 <= d:  # four columns at once, so that residuals are read and written a quarter as often
+            p, q, r, s = parameters[j], parameters[j + 1], parameters[j + 2], parameters[j + 3]
+            a, b = columns[j, start:stop], columns[j + 1, start:stop]
+            c, e = columns[j + 2, start:stop], columns[j + 3, start:stop]
+            for i in range(m):
+                rest[i] -= (p * a[i] + q * b[i]) + (r * c[i] + s * e[i])
+            j += 4
+        while j < d:
+            p, a = parameters[j], columns[j, start:stop]
+            for i in range(m):
+                rest[i] -= p * a[i]
+            j += 1
+        for i in range(m):
+            limit, residual = most[i], rest[i]
+            residual = limit if residual > limit else residual
+            residual = -limit if residual < -limit else residual
+            rest[i] = residual if residual == residual else 0.0
+        if weights.shape[0]:
+            given = weights[start:stop]
+            for i in range(m):
+                rest[i] *= given[i]
+        j = 0
+        while j + 4 <= d:
+            a, b = columns[j, start:stop], columns[j + 1, start:stop]
+            c, e = columns[j + 2, start:stop], columns[j + 3, start:stop]
+            p, q, r, s = 0.0, 0.0, 0.0, 0.0
+            for i in range(m):
+                p += rest[i] * a[i]
+                q += rest[i] * b[i]
+                r += rest[i] * c[i]
+                s += rest[i] * e[i]
+            out[j] -= p
+            out[j + 1] -= q
+            out[j + 2] -= r
+            out[j + 3] -= s
+            j += 4
+        while j < d:
+            a, p = columns[j, start:stop], 0.0
+            for i in range(m):
+                p += rest[i] * a[i]
+            out[j] -= p
+            j += 1
+
+
+def _sum_rows(
+    rows: Any, positions: Any, label: Any, limits: Any, weights: Any, parameters: Any, buffer: Any, out: Any
+) -> None:
+    """Sum the clipped gradients of a linear head over the records at these positions."""
+    d, n = rows.shape[1], positions.shape[0]
+    out[:] = 0.0
+    for start in range(0, n, 4):  # four records at once, so that the sum is read and written a quarter as often
+        m = min(4, n - start)
+        for i in range(4):
+            place = positions[start + min(i, m - 1)]
+            row = rows[place]
+            residual = label[place]
+            predicted = 0.0
+            for j in range(d):
+                predicted += row[j] * parameters[j]
+            residual -= predicted
+            limit = limits[place]
+            residual = limit if residual > limit else residual
+            residual = -limit if residual < -limit else residual
+            residual = residual if residual == residual else 0.0
+            if weights.shape[0]:
+                residual *= weights[place]
+            buffer[i] = residual if i < m else 0.0
+        a, b = rows[positions[start]], rows[positions[start + min(1, m - 1)]]
+        c, e = rows[positions[start + min(2, m - 1)]], rows[positions[start + min(3, m - 1)]]
+        p, q, r, s = buffer[0], buffer[1], buffer[2], buffer[3]
+        for j in range(d):
+            out[j] -= (p * a[j] + q * b[j]) + (r * c[j] + s * e[j])
+
+
+def _sum_sparse(
+    values: Any,
+    columns: Any,
+    starts: Any,
+    constant: float,
+    positions: Any,
+    label: Any,
+    limits: Any,
+    weights: Any,
+    parameters: Any,
+    out: Any,
+) -> None:
+    """Sum the clipped gradients of a linear head over the records at these positions, from sparse rows.
+
+    A constant that is not NaN follows the stored columns.
+    """
+    has_constant = constant == constant
+    last = parameters.shape[0] - 1
+    out[:] = 0.0
+    for i in range(positions.shape[0]):
+        place = positions[i]
+        first, end = starts[place], starts[place + 1]
+        predicted = constant * parameters[last] if has_constant else 0.0
+        for k in range(first, end):
+            predicted += values[k] * parameters[columns[k]]
+        residual = label[place] - predicted
+        limit = limits[place]
+        residual = limit if residual > limit else residual
+        residual = -limit if residual < -limit else residual
+        residual = residual if residual == residual else 0.0
+        if weights.shape[0]:
+            residual *= weights[place]
+        for k in range(first, end):
+            out[columns[k]] -= residual * values[k]
+        if has_constant:
+            out[last] -= residual * constant
+
+
+def _enter_layer(outputs: Any, biases: Any, is_activated: bool) -> None:
+    """Add biases, if there are any, to products of shape (width, m), and apply ReLU. NaN stays NaN."""
+    width, m = outputs.shape
+    for h in range(width):
+        line = outputs[h]
+        if biases.shape[0]:
+            bias = biases[h]
+            for i in range(m):
+                line[i] += bias
+        if is_activated:
+            for i in range(m):
+                line[i] = 0.0 if line[i] < 0.0 else line[i]
+
+
+def _finish_forward(outputs: Any, slopes: Any, bias: float, predictions: Any, squares: Any, deltas: Any) -> None:
+    """Compute predictions from the outputs of the last layer, the squared norms of that layer, and its slopes."""
+    width, m = outputs.shape
+    for i in range(m):
+        predictions[i] = bias
+        squares[i] = 1.0
+    for h in range(width):
+        line, delta, slope = outputs[h], deltas[h], slopes[h]
+        for i in range(m):
+            predictions[i] += slope * line[i]
+            squares[i] += line[i] * line[i]
+            delta[i] = slope
+
+
+def _differentiate(
+    deltas: Any, outputs: Any, is_activated: bool, below: Any, constant: float, squares: Any, lengths: Any, norms: Any
+) -> None:
+    """Multiply by the derivative of ReLU, and add the squared norms of the gradients of a layer.
+
+    They are the squared lengths of the derivatives, times the squared norm of what enters the layer. ``below`` are the
+    outputs of the layer below, or the squared norms of the rows in one line of shape (1, m) if ``constant`` is negative.
+    """
+    width, m = deltas.shape
+    for i in range(m):
+        lengths[i] = 0.0
+        norms[i] = constant
+    for h in range(width):
+        delta, line = deltas[h], outputs[h]
+        if is_activated:
+            for i in range(m):
+                delta[i] *= 1.0 if line[i] > 0.0 else 0.0
+        for i in range(m):
+            lengths[i] += delta[i] * delta[i]
+    if constant < 0.0:
+        line = below[0]
+        for i in range(m):
+            norms[i] = line[i]
+    else:
+        for h in range(below.shape[0]):
+            line = below[h]
+            for i in range(m):
+                norms[i] += line[i] * line[i]
+    for i in range(m):
+        squares[i] += norms[i] * lengths[i]
+
+
+def _clamp_residuals(
+    predictions: Any,
+    squares: Any,
+    label: Any,
+    weights: Any,
+    clip_norm: float,
+    smallest: float,
+    outputs: Any,
+    deltas: Any,
+    factors: Any,
+) -> None:
+    """Compute clamped residuals. A record whose gradient overflows contributes exactly zero.
+
+    ``outputs`` and ``deltas`` are those of all layers, one after another, of shape (sum of widths, m).
+    """
+    for i in range(predictions.shape[0]):
+        norm = np.sqrt(squares[i])
+        if not np.isfinite(norm):
+            factors[i] = 0.0
+            for h in range(outputs.shape[0]):
+                outputs[h, i] = 0.0
+                deltas[h, i] = 0.0
+            continue
+        limit = clip_norm / max(norm, smallest)
+        residual = label[i] - predictions[i]
+        residual = limit if residual > limit else residual
+        residual = -limit if residual < -limit else residual
+        residual = residual if residual == residual else 0.0
+        factors[i] = -residual * weights[i] if weights.shape[0] else -residual
+
+
+def _weigh(deltas: Any, factors: Any, biases: Any) -> None:
+    """Multiply derivatives of shape (width, m) by factors of the records, and add their sums to biases, if any."""
+    for h in range(deltas.shape[0]):
+        line, total = deltas[h], 0.0
+        for i in range(factors.shape[0]):
+            line[i] *= factors[i]
+            total += line[i]
+        if biases.shape[0]:
+            biases[h] += total
+
+
+SUM_COLUMNS = Kernel(
+    _sum_columns,
+    ["void(float64[:, ::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1])"],
+    any_order=True,
+)
+SUM_ROWS = Kernel(
+    _sum_rows,
+    [
+        "void(float64[:, ::1], int64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1], "
+        "float64[::1])"
+    ],
+    any_order=True,
+)
+SUM_SPARSE = Kernel(
+    _sum_sparse,
+    [
+        f"void(float64[::1], {kind}[::1], {kind}[::1], float64, int64[::1], float64[::1], float64[::1], float64[::1], "
+        "float64[::1], float64[::1])"
+        for kind in ("int32", "int64")
+    ],
+    any_order=True,
+)
+_LINES, _LINE = "float64[:, ::1]", "float64[::1]"
+ENTER_LAYER = Kernel(_enter_layer, [f"void({_LINES}, {_LINE}, boolean)"], any_order=True)
+FINISH_FORWARD = Kernel(
+    _finish_forward, [f"void({_LINES}, {_LINE}, float64, {_LINE}, {_LINE}, {_LINES})"], any_order=True
+)
+DIFFERENTIATE = Kernel(
+    _differentiate,
+    [f"void({_LINES}, {_LINES}, boolean, {_LINES}, float64, {_LINE}, {_LINE}, {_LINE})"],
+    any_order=True,
+)
+CLAMP_RESIDUALS = Kernel(
+    _clamp_residuals,
+    [f"void({_LINE}, {_LINE}, {_LINE}, {_LINE}, float64, float64, {_LINES}, {_LINES}, {_LINE})"],
+    any_order=True,
+)
+WEIGH = Kernel(_weigh, [f"void({_LINES}, {_LINE}, {_LINE})"], any_order=True)
