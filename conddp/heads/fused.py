@@ -1,31 +1,24 @@
 """Sums of clipped gradients by compiled kernels, for the heads that have them (:mod:`conddp.heads.fused_sums`)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp.features.scaled_rows import ScaledRows
-from conddp.heads.fused_sums import (
-    CLAMP_RESIDUALS,
-    DIFFERENTIATE,
-    ENTER_LAYER,
-    FINISH_FORWARD,
-    SUM_COLUMNS,
-    SUM_ROWS,
-    SUM_SPARSE,
-    WEIGH,
-)
+from conddp.heads.fused_linear import SUM_COLUMNS, SUM_ROWS, SUM_SPARSE
+from conddp.heads.fused_network import ADD_BLOCK, CLIP_BLOCK, RUN_BLOCK, make_buffers
 
-__all__ = ["ClippedRecords", "FusedSum", "Layer", "fuse_linear", "fuse_network"]
+__all__ = ["ClippedRecords", "FusedSum", "fuse_linear", "fuse_network"]
 
 Vector = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
 COLUMNS_AT_ONCE = 512  # records of a block of a linear head
-LAYERS_AT_ONCE = 1024  # records of a block of a network
+RECORDS_AT_ONCE = 128  # records of a block of a network
+WIDEST = 64  # layer for which the kernel is faster than products by BLAS
 LARGEST_COPY = 1 << 28  # bytes of rows that are copied to have public and private columns side by side
 NONE: Vector = np.empty(0)
 
@@ -74,6 +67,14 @@ class ClippedRecords:
         arrays += [each for each in (self.private, self.weights) if each is not None]
         return all(isinstance(each, np.ndarray) and each.dtype == np.float64 for each in arrays)
 
+    def join_rows(self) -> Vector | None:
+        """Return public and private columns side by side, by record for samples; None if the copy would be large."""
+        if self.private is None:
+            return np.asarray(self.public)
+        if len(self.label) * (self.public.shape[1] + self.private.shape[1]) * 8 > LARGEST_COPY:
+            return None
+        return np.asarray(np.hstack([self.public, self.private]), order="C" if self.are_sampled else "F")
+
 
 def fuse_linear(parameters: Vector, out: Vector, records: ClippedRecords) -> FusedSum | None:
     """Make the sum for a linear head, whose parameters are one vector; None if there is no kernel for the records."""
@@ -92,12 +93,9 @@ def fuse_linear(parameters: Vector, out: Vector, records: ClippedRecords) -> Fus
         return lambda positions: kernel(
             *stored, constant, everyone if positions is None else positions, label, limits, weights, parameters, out
         )
-    rows = records.public
-    if records.private is not None:
-        if len(rows) * len(parameters) * 8 > LARGEST_COPY:
-            return None
-        rows = np.hstack([rows, records.private])
-        rows = rows if records.are_sampled else np.asfortranarray(rows)
+    rows = records.join_rows()
+    if rows is None:
+        return None
     kernel = SUM_COLUMNS.get()
     if kernel is not None and rows.flags.f_contiguous and not records.are_sampled:
         buffer = np.empty(COLUMNS_AT_ONCE)
@@ -112,118 +110,77 @@ def fuse_linear(parameters: Vector, out: Vector, records: ClippedRecords) -> Fus
 
 
 def fuse_network(
-    layers: Sequence["Layer"], private_layer: "Layer | None", records: ClippedRecords, *, is_activated: bool
+    parameters: Vector, out: Vector, records: ClippedRecords, *, widths: Sequence[int], is_activated: bool
 ) -> FusedSum | None:
     """Make the sum for a perceptron with ReLU; None if there is no kernel for the records.
 
     Parameters
     ----------
-    layers : sequence of Layer
-        Layers from the columns to the prediction.
-    private_layer : Layer, optional
-        Weights of the private columns in the first layer.
+    parameters, out : arrays of shape (P,)
+        Parameters, and where to write the sum.
     records : ClippedRecords
         Records to sum over.
+    widths : sequence of int
+        Widths of all layers below the output. Wide layers have no kernel, because BLAS is faster.
     is_activated : bool
         Whether ReLU follows the first layer.
     """
-    kernels = [each.get() for each in (ENTER_LAYER, FINISH_FORWARD, DIFFERENTIATE, CLAMP_RESIDUALS, WEIGH)]
-    if not records.are_plain or not isinstance(records.public, np.ndarray) or None in kernels:
+    kernels = [each.get() for each in (RUN_BLOCK, CLIP_BLOCK, ADD_BLOCK)]
+    if None in kernels or max(widths) > WIDEST or not records.are_plain or isinstance(records.public, ScaledRows):
         return None
-    return _NetworkSum(layers, private_layer, records, is_activated, kernels)
-
-
-@dataclass(frozen=True)
-class Layer:
-    """Weights and biases of a layer, and where to write their sums of gradients. The first layer has no biases."""
-
-    weights: Vector
-    sums: Vector
-    biases: Vector = field(default_factory=lambda: NONE)
-    bias_sums: Vector = field(default_factory=lambda: NONE)
+    rows = records.join_rows()
+    if rows is None or not (rows.flags.c_contiguous or rows.flags.f_contiguous):
+        return None
+    return _NetworkSum(parameters, out, rows, records, np.array(widths, dtype=np.int64), is_activated, kernels)
 
 
 class _NetworkSum:
-    """Products of matrices by BLAS, everything else by kernels, in buffers that are reused."""
+    """Takes blocks of records through three kernels."""
 
     def __init__(
         self,
-        layers: Sequence[Layer],
-        private_layer: Layer | None,
+        parameters: Vector,
+        out: Vector,
+        rows: Vector,
         records: ClippedRecords,
+        widths: NDArray[np.int64],
         is_activated: bool,
         kernels: Sequence[Any],
     ) -> None:
-        self._layers, self._private_layer, self._records = layers, private_layer, records
-        self._is_activated = is_activated
-        self._enter, self._finish, self._differentiate, self._clamp, self._weigh = kernels
-        self._widths = [len(layer.weights) for layer in layers[:-1]]
-        self._squared = records.row_norms**2
-        self._sums = [layer for layer in (*layers, private_layer) if layer is not None]
+        self._run, self._clip, self._add = kernels
+        self._parameters, self._out = parameters, out
+        by_column = not rows.flags.c_contiguous
+        self._rows = (rows.T if by_column else rows, by_column)
+        self._net = (widths, is_activated, parameters)
+        weights = NONE if records.weights is None else np.ascontiguousarray(records.weights)
+        self._records = (np.ascontiguousarray(records.label), records.row_norms**2, weights)
+        self._limits = (records.clip_norm, records.smallest_norm)
+        self._buffers = make_buffers(rows.shape[1], widths.tolist(), RECORDS_AT_ONCE)
+        self._everyone = np.arange(len(records.label))
+        # The weights of public and of private columns are two blocks, each of shape (width, columns).
+        width, d_public, d = int(widths[0]), records.public.shape[1], rows.shape[1]
+        self._has_two = d > d_public
+        self._spans = (slice(0, width * d_public), slice(width * d_public, width * d))
+        self._columns = (slice(0, d_public), slice(d_public, d))
+        if self._has_two:
+            self._first, self._sums = np.empty((width, d)), np.empty((width, d))
+        else:
+            self._first, self._sums = (each[: width * d].reshape(width, d) for each in (parameters, out))
 
     def __call__(self, positions: Positions | None) -> None:
-        n = len(self._records.label) if positions is None else len(positions)
-        for layer in self._layers:
-            layer.bias_sums[...] = 0.0
-        if n == 0:
-            for layer in self._sums:
-                layer.sums[...] = 0.0
-        for start in range(0, n, LAYERS_AT_ONCE):
-            stop = min(start + LAYERS_AT_ONCE, n)
-            self._add_block(slice(start, stop) if positions is None else positions[start:stop], is_first=start == 0)
-
-    def _add_block(self, chosen: slice | Positions, *, is_first: bool) -> None:
-        records, layers, last = self._records, self._layers, len(self._widths)
-        label = records.label[chosen]
-        m, total = len(label), sum(self._widths)
-        outputs, deltas, lines = np.empty((total, m)), np.empty((total, m)), np.empty((5, m))
-        predictions, squares, factors, lengths, norms = lines
-        rows = [records.public[chosen]] if records.private is None else [records.public[chosen], records.private[chosen]]
-        ends = np.cumsum([0, *self._widths])
-        spans = [slice(start, stop) for start, stop in zip(ends[:-1], ends[1:], strict=True)]
-        for number, span in enumerate(spans):
-            leaving, layer = outputs[span], layers[number]
-            np.matmul(layer.weights, rows[0].T if number == 0 else outputs[spans[number - 1]], out=leaving)
-            if number == 0 and self._private_layer is not None:
-                leaving += self._private_layer.weights @ rows[1].T
-            self._enter(leaving, layer.biases, number > 0 or self._is_activated)
-        top, upper = layers[last], spans[-1]
-        self._finish(outputs[upper], top.weights[0], top.biases[0], predictions, squares, deltas[upper])
-        for number in range(last - 1, -1, -1):
-            span = spans[number]
-            if number < last - 1:
-                np.matmul(layers[number + 1].weights.T, deltas[spans[number + 1]], out=deltas[span])
-            below = outputs[spans[number - 1]] if number else self._squared[chosen][None]
-            self._differentiate(
-                deltas[span],
-                outputs[span],
-                number > 0 or self._is_activated,
-                below,
-                1.0 if number else -1.0,
-                squares,
-                lengths,
-                norms,
-            )
-        weights = NONE if records.weights is None else records.weights[chosen]
-        clip_norm, smallest = records.clip_norm, records.smallest_norm
-        self._clamp(predictions, squares, label, weights, clip_norm, smallest, outputs, deltas, factors)
-        for number, layer in enumerate(layers):
-            if number == last:
-                moves = factors[None]
-                layer.bias_sums[0] += factors.sum()
-            else:
-                moves = deltas[spans[number]]
-                self._weigh(moves, factors, layer.bias_sums)
-            if number == 0:
-                _add_product(moves, rows[0], layer.sums, is_first=is_first)
-                if self._private_layer is not None:
-                    _add_product(moves, rows[1], self._private_layer.sums, is_first=is_first)
-            else:
-                _add_product(moves, outputs[spans[number - 1]].T, layer.sums, is_first=is_first)
-
-
-def _add_product(left: Vector, right: Vector, sums: Vector, *, is_first: bool) -> None:
-    if is_first:
-        np.matmul(left, right, out=sums)
-    else:
-        sums += left @ right
+        chosen = self._everyone if positions is None else positions
+        gathered, outputs, deltas, lines = self._buffers
+        widths = self._net[0]
+        self._out[:] = 0.0
+        if self._has_two:
+            self._sums[:] = 0.0
+            for span, columns in zip(self._spans, self._columns, strict=True):
+                self._first[:, columns] = self._parameters[span].reshape(len(self._first), -1)
+        for start in range(0, len(chosen), RECORDS_AT_ONCE):
+            block = chosen[start : start + RECORDS_AT_ONCE]
+            self._run(*self._rows, block, *self._net, self._first, gathered, outputs)
+            self._clip(block, *self._records, *self._limits, *self._net, outputs, deltas, lines)
+            self._add(len(block), widths, gathered, outputs, deltas, lines, self._sums, self._out)
+        if self._has_two:
+            for span, columns in zip(self._spans, self._columns, strict=True):
+                self._out[span] = self._sums[:, columns].reshape(-1)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import one_of, positive_integer
-from conddp.heads.fused import ClippedRecords, FusedSum, Layer, fuse_network
+from conddp.heads.fused import ClippedRecords, FusedSum, fuse_network
 from conddp.heads.head import HEADS, Array, Head, Inputs, Layout, Trace, Weights
 from conddp.heads.input_layer import apply_input_layer, at_least, input_shapes, squared_norms, sum_input_layer
 
@@ -120,15 +120,11 @@ class MLP(Head):
         return self._forward(xp, weights, public, private)[-1][:, 0, :]
 
     def fuse(self, layout: Layout, parameters: Array, out: Array, records: ClippedRecords) -> FusedSum | None:
-        """Return a sum in blocks of records, for ReLU."""
+        """Return a sum in blocks of records, for narrow layers with ReLU."""
         if self.activation != "relu":
             return None
-        weights, sums = layout.views(parameters), layout.views(out)
-        layers = [Layer(weights["public"][0], sums["public"][0])]
-        for weight, bias in zip(self._weight[1:], self._bias[1:], strict=True):
-            layers.append(Layer(weights[weight][0], sums[weight][0], weights[bias][0], sums[bias][0]))
-        private = Layer(weights["private"][0], sums["private"][0]) if "private" in weights else None
-        return fuse_network(layers, private, records, is_activated=self.embedding is None)
+        is_activated = self.embedding is None
+        return fuse_network(parameters[0], out[0], records, widths=self._widths, is_activated=is_activated)
 
     def _silence(self, xp: Any, trace: Trace) -> None:
         """Make records whose gradients overflow contribute exactly zero, even if other values are infinite."""

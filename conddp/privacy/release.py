@@ -437,7 +437,9 @@ class Curator:
         else:
             sums = np.asarray(value).reshape(len(self._streams), -1)
             is_one = type(noise_std) is float
-            stds = [noise_std] * len(sums) if is_one else np.broadcast_to(np.asarray(noise_std, float), len(sums)).tolist()
+            stds = (
+                [noise_std] * len(sums) if is_one else np.broadcast_to(np.asarray(noise_std, float), len(sums)).tolist()
+            )
             added = [stream.add(row, std) for stream, row, std in zip(self._streams, sums, stds, strict=True)]
             noisy = added[0] if len(added) == 1 else np.stack(added)
         noisy = noisy.reshape(value.shape)

@@ -514,8 +514,8 @@ MUTANTS = (
     Mutant(
         "gradients not clipped",
         "training/clipping.py",
-        "limits = clip_norm[:, None] / trace.jacobian_norms",
-        "limits = 1e6 * clip_norm[:, None] / trace.jacobian_norms",
+        "limits = workspace.compute_limits(clip_norm, trace.jacobian_norms)",
+        "limits = 1e6 * workspace.compute_limits(clip_norm, trace.jacobian_norms)",
     ),
     Mutant(
         "residuals not clamped",

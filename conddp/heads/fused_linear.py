@@ -1,4 +1,4 @@
-r"""Kernels for sums of clipped gradients: predictions, norms, clipping and sums in one pass over the records.
+r"""Kernels for sums of clipped gradients of linear heads: predictions, clipping and sums in one pass over the records.
 
 They compute what :func:`conddp.training.clipping.compute_clipped_sum` computes with ``forward`` and ``vjp`` of a head,
 for one configuration, NumPy arrays in float64 and the squared loss. Records are taken in blocks that fit into the
@@ -6,31 +6,18 @@ processor cache, so that a row is read from memory once. A sample is given by th
 need not be gathered first.
 
 Rounding
-    Sums are in float64. Within a block, records are added up by lanes of the processor or by BLAS, and blocks one after
-    another. :func:`conddp.privacy.release.bound_rounding` covers every order.
+    Sums are in float64. Within a block, records are added up by lanes of the processor, and blocks one after another.
+    :func:`conddp.privacy.release.bound_rounding` covers every order.
 """
 
 from typing import Any
 
-import numpy as np
-
 from conddp._fused import Kernel
 
-__all__ = [
-    "CLAMP_RESIDUALS",
-    "DIFFERENTIATE",
-    "ENTER_LAYER",
-    "FINISH_FORWARD",
-    "SUM_COLUMNS",
-    "SUM_ROWS",
-    "SUM_SPARSE",
-    "WEIGH",
-]
+__all__ = ["SUM_COLUMNS", "SUM_ROWS", "SUM_SPARSE"]
 
 
-def _sum_columns(
-    columns: Any, label: Any, limits: Any, weights: Any, parameters: Any, buffer: Any, out: Any
-) -> None:
+def _sum_columns(columns: Any, label: Any, limits: Any, weights: Any, parameters: Any, buffer: Any, out: Any) -> None:
     """Sum the clipped gradients of a linear head over all records, from rows that are stored by column."""
     d, n = columns.shape
     size = buffer.shape[0]
@@ -154,108 +141,6 @@ def _sum_sparse(
             out[last] -= residual * constant
 
 
-def _enter_layer(outputs: Any, biases: Any, is_activated: bool) -> None:
-    """Add biases, if there are any, to products of shape (width, m), and apply ReLU. NaN stays NaN."""
-    width, m = outputs.shape
-    for h in range(width):
-        line = outputs[h]
-        if biases.shape[0]:
-            bias = biases[h]
-            for i in range(m):
-                line[i] += bias
-        if is_activated:
-            for i in range(m):
-                line[i] = 0.0 if line[i] < 0.0 else line[i]
-
-
-def _finish_forward(outputs: Any, slopes: Any, bias: float, predictions: Any, squares: Any, deltas: Any) -> None:
-    """Compute predictions from the outputs of the last layer, the squared norms of that layer, and its slopes."""
-    width, m = outputs.shape
-    for i in range(m):
-        predictions[i] = bias
-        squares[i] = 1.0
-    for h in range(width):
-        line, delta, slope = outputs[h], deltas[h], slopes[h]
-        for i in range(m):
-            predictions[i] += slope * line[i]
-            squares[i] += line[i] * line[i]
-            delta[i] = slope
-
-
-def _differentiate(
-    deltas: Any, outputs: Any, is_activated: bool, below: Any, constant: float, squares: Any, lengths: Any, norms: Any
-) -> None:
-    """Multiply by the derivative of ReLU, and add the squared norms of the gradients of a layer.
-
-    They are the squared lengths of the derivatives, times the squared norm of what enters the layer. ``below`` are the
-    outputs of the layer below, or the squared norms of the rows in one line of shape (1, m) if ``constant`` is negative.
-    """
-    width, m = deltas.shape
-    for i in range(m):
-        lengths[i] = 0.0
-        norms[i] = constant
-    for h in range(width):
-        delta, line = deltas[h], outputs[h]
-        if is_activated:
-            for i in range(m):
-                delta[i] *= 1.0 if line[i] > 0.0 else 0.0
-        for i in range(m):
-            lengths[i] += delta[i] * delta[i]
-    if constant < 0.0:
-        line = below[0]
-        for i in range(m):
-            norms[i] = line[i]
-    else:
-        for h in range(below.shape[0]):
-            line = below[h]
-            for i in range(m):
-                norms[i] += line[i] * line[i]
-    for i in range(m):
-        squares[i] += norms[i] * lengths[i]
-
-
-def _clamp_residuals(
-    predictions: Any,
-    squares: Any,
-    label: Any,
-    weights: Any,
-    clip_norm: float,
-    smallest: float,
-    outputs: Any,
-    deltas: Any,
-    factors: Any,
-) -> None:
-    """Compute clamped residuals. A record whose gradient overflows contributes exactly zero.
-
-    ``outputs`` and ``deltas`` are those of all layers, one after another, of shape (sum of widths, m).
-    """
-    for i in range(predictions.shape[0]):
-        norm = np.sqrt(squares[i])
-        if not np.isfinite(norm):
-            factors[i] = 0.0
-            for h in range(outputs.shape[0]):
-                outputs[h, i] = 0.0
-                deltas[h, i] = 0.0
-            continue
-        limit = clip_norm / max(norm, smallest)
-        residual = label[i] - predictions[i]
-        residual = limit if residual > limit else residual
-        residual = -limit if residual < -limit else residual
-        residual = residual if residual == residual else 0.0
-        factors[i] = -residual * weights[i] if weights.shape[0] else -residual
-
-
-def _weigh(deltas: Any, factors: Any, biases: Any) -> None:
-    """Multiply derivatives of shape (width, m) by factors of the records, and add their sums to biases, if any."""
-    for h in range(deltas.shape[0]):
-        line, total = deltas[h], 0.0
-        for i in range(factors.shape[0]):
-            line[i] *= factors[i]
-            total += line[i]
-        if biases.shape[0]:
-            biases[h] += total
-
-
 SUM_COLUMNS = Kernel(
     _sum_columns,
     ["void(float64[:, ::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1])"],
@@ -278,19 +163,3 @@ SUM_SPARSE = Kernel(
     ],
     any_order=True,
 )
-_LINES, _LINE = "float64[:, ::1]", "float64[::1]"
-ENTER_LAYER = Kernel(_enter_layer, [f"void({_LINES}, {_LINE}, boolean)"], any_order=True)
-FINISH_FORWARD = Kernel(
-    _finish_forward, [f"void({_LINES}, {_LINE}, float64, {_LINE}, {_LINE}, {_LINES})"], any_order=True
-)
-DIFFERENTIATE = Kernel(
-    _differentiate,
-    [f"void({_LINES}, {_LINES}, boolean, {_LINES}, float64, {_LINE}, {_LINE}, {_LINE})"],
-    any_order=True,
-)
-CLAMP_RESIDUALS = Kernel(
-    _clamp_residuals,
-    [f"void({_LINE}, {_LINE}, {_LINE}, {_LINE}, float64, float64, {_LINES}, {_LINES}, {_LINE})"],
-    any_order=True,
-)
-WEIGH = Kernel(_weigh, [f"void({_LINES}, {_LINE}, {_LINE})"], any_order=True)
