@@ -17,7 +17,7 @@ PACKAGE = Path(conddp.__file__).parent
 # A room may import rooms of earlier rows only; within a room there are no cycles.
 DATA_PATH = (
     ("errors",),
-    ("_validate", "cache", "losses"),
+    ("_validate", "_fused", "cache", "losses"),
     ("registry", "bounds", "categories", "stored"),
     ("privacy",),
     ("data",),

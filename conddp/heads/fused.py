@@ -90,8 +90,9 @@ def fuse_linear(parameters: Vector, out: Vector, records: ClippedRecords) -> Fus
             return None
         stored = records.public.columns.data, records.public.columns.indices, records.public.columns.indptr
         constant = np.nan if records.public.constant is None else records.public.constant
+        known, lanes = (label, limits, weights, parameters), np.empty((2, len(parameters)))
         return lambda positions: kernel(
-            *stored, constant, everyone if positions is None else positions, label, limits, weights, parameters, out
+            *stored, constant, everyone if positions is None else positions, *known, lanes, out
         )
     rows = records.join_rows()
     if rows is None:

@@ -937,7 +937,7 @@ MUTANTS = (
     ),
     Mutant(
         "a response table's epsilon halved",
-        "privacy/release.py",
+        "privacy/composition.py",
         "return float(np.log(largest[possible] / smallest[possible]).max())",
         "return float(np.log(largest[possible] / smallest[possible]).max()) / 2",
     ),
