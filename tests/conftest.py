@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
+from conddp import _fused
 from conddp.data.records import Records
 from conddp.research.datasets import DatasetNotFound, load_dataset
 
@@ -87,3 +88,13 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("conddp.features.stored_features.ROWS_AT_ONCE", 128)
     monkeypatch.setattr("conddp.features.stored_features.BLOCK_SIZE", 128)
     monkeypatch.setattr("conddp.features.stored_norms.ROWS_AT_ONCE", 256)
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled kernels are in use."""
+    pytest.importorskip("numba")
+    for name in ("_numba", "_is_missing", "_are_used"):  # as before, after the test
+        monkeypatch.setattr(f"conddp._fused.{name}", getattr(_fused, name))
+    monkeypatch.setenv("CONDDP_FAST", "1")
+    assert _fused.load_kernels()

@@ -94,8 +94,7 @@ def test_bits_that_do_not_decide_are_followed_by_more(name: str) -> None:
     draws = noise._Draws(
         shape,
         np.random.default_rng(3),
-        np.full(size, first, dtype=np.uint64),
-        np.ones(size),
+        np.full(size, 2 * first, dtype=np.uint64),
         shape.quantile(np.full(size, first * 2.0**-BITS)),
     )
     rounded = draws.round(np.full(size, offset), ratio)
@@ -107,7 +106,7 @@ def test_bits_that_do_not_decide_are_followed_by_more(name: str) -> None:
 def test_far_tails_are_decided_too() -> None:
     for first in (0, 1, 5, 2**20):
         draws = noise._Draws(
-            gaussian(), np.random.default_rng(0), np.array([first], dtype=np.uint64), np.ones(1), np.array([np.nan])
+            gaussian(), np.random.default_rng(0), np.array([2 * first], dtype=np.uint64), np.array([np.nan])
         )
         (rounded,) = draws.round(np.zeros(1), 1000.0)
         with mp.workprec(300):

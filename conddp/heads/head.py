@@ -31,6 +31,7 @@ from conddp.errors import SchemaError
 from conddp.features.conditioned_rows import ConditionedRows
 from conddp.features.feature_map import FeatureMap
 from conddp.features.scaled_rows import ScaledRows
+from conddp.heads.fused import ClippedRecords, FusedSum
 from conddp.registry import Registry
 
 __all__ = ["HEADS", "DescentDefaults", "Head", "Inputs", "Layout", "Linearity", "OptimizerName", "Trace"]
@@ -283,6 +284,22 @@ class Head(ABC):
     @abstractmethod
     def predict(self, weights: Weights, public: Array, private: Array | None) -> Array:
         """Compute predictions only, shape (K, n)."""
+
+    def fuse(self, layout: Layout, parameters: Array, out: Array, records: ClippedRecords) -> FusedSum | None:
+        """Return a function that sums clipped gradients by compiled kernels; None if the head has none for the records.
+
+        Parameters
+        ----------
+        layout : Layout
+            Layout of the parameters.
+        parameters : array of shape (1, P)
+            Parameters, which the training loop updates in place.
+        out : array of shape (1, P)
+            Where the function writes the sum.
+        records : ClippedRecords
+            Records, and how their gradients are clipped. The loss is half the squared residual.
+        """
+        return None
 
     def make_features(self, public_features: PublicFeatures, *, constant: bool) -> FeatureMap:
         """Return the fixed features that the head is linear in, if :attr:`linear_in` is not ``NOTHING``."""

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from conddp.data.parts import PublicFeatures
 from conddp.features.feature_map import FeatureMap, IdentityMap
+from conddp.heads.fused import ClippedRecords, FusedSum, fuse_linear
 from conddp.heads.head import HEADS, Array, DescentDefaults, Head, Inputs, Layout, Linearity, Trace, Weights
 from conddp.heads.input_layer import apply_input_layer, input_shapes, sum_input_layer
 
@@ -47,6 +48,10 @@ class Linear(Head):
     def predict(self, weights: Weights, public: Array, private: Array | None) -> Array:
         """Compute predictions only, shape (K, n)."""
         return apply_input_layer(weights, public, private)[:, 0, :]
+
+    def fuse(self, layout: Layout, parameters: Array, out: Array, records: ClippedRecords) -> FusedSum | None:
+        """Return a sum in one pass over the rows."""
+        return fuse_linear(parameters[0], out[0], records)
 
     def make_features(self, public_features: PublicFeatures, *, constant: bool) -> FeatureMap:
         """Return the identity map: the features are the columns."""

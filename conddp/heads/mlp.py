@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import one_of, positive_integer
+from conddp.heads.fused import ClippedRecords, FusedSum, fuse_network
 from conddp.heads.head import HEADS, Array, Head, Inputs, Layout, ResidualFunction, Trace, Weights
 from conddp.heads.input_layer import apply_input_layer, at_least, input_shapes, squared_norms, sum_input_layer
 
@@ -144,6 +145,13 @@ class MLP(Head):
         """Compute predictions only, shape (K, n)."""
         xp = array_api_compat.array_namespace(public)
         return self._forward(xp, weights, public, private)[-1][:, 0, :]
+
+    def fuse(self, layout: Layout, parameters: Array, out: Array, records: ClippedRecords) -> FusedSum | None:
+        """Return a sum in blocks of records, for narrow layers with ReLU."""
+        if self.activation != "relu":
+            return None
+        is_activated = self.embedding is None
+        return fuse_network(parameters[0], out[0], records, widths=self._widths, is_activated=is_activated)
 
     def _silence(self, xp: Any, trace: Trace) -> None:
         """Make records whose gradients overflow contribute exactly zero, even if other values are infinite."""

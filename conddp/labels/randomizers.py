@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from conddp._validate import one_of, positive
 from conddp.bounds import Bounds
 from conddp.labels.prior import LabelPrior
-from conddp.privacy.release import Curator, compute_response_epsilon
+from conddp.privacy.composition import compute_response_epsilon
+from conddp.privacy.release import Curator
 
 __all__ = [
     "AdditiveNoise",

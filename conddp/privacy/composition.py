@@ -4,6 +4,9 @@ import functools
 import math
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from conddp.errors import PrivacyError
 from conddp.privacy.accounting import (
     COARSEST_INTERVAL,
@@ -27,7 +30,7 @@ from conddp.privacy.transcript import (
 )
 from conddp.privacy.weighted_sums import compute_bag_delta
 
-__all__ = ["check_cost", "compute_delta", "describe_transcript"]
+__all__ = ["check_cost", "compute_delta", "compute_response_epsilon", "describe_transcript"]
 
 _ROUNDING = 1e-9
 
@@ -183,3 +186,13 @@ def _describe_release(release: Release) -> str:
             "deviations, accounted by Renyi divergences (arXiv 2110.03620). The other runs stay secret."
         )
     return ""
+
+
+def compute_response_epsilon(probabilities: NDArray[np.float64]) -> float:
+    """Compute epsilon of a response table: the log of the largest ratio of two rows' probabilities of an outcome."""
+    probabilities = probabilities / probabilities.sum(axis=1, keepdims=True)  # as they are drawn
+    largest, smallest = probabilities.max(axis=0), probabilities.min(axis=0)
+    possible = largest > 0
+    if (smallest[possible] == 0).any():
+        return math.inf
+    return float(np.log(largest[possible] / smallest[possible]).max())

@@ -32,6 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from conddp.privacy.fused_noise import FILL_NORMALS, ROUND_TO_GRID, make_quantile_table
+
 __all__ = [
     "NoiseShape",
     "NoiseStream",
@@ -64,16 +66,19 @@ class NoiseShape:
         P(|Z| > t) for a multiple-precision number t above 0. It may return more than 1, which counts as 1.
     tolerance : float
         Bound on the error of the quantile.
+    is_normal : bool
+        Whether it is the standard normal distribution, for which there is a kernel.
     """
 
     quantile: Callable[[Vector], Vector]
     survival: Callable[[Any], Any]
     tolerance: float = 2.0**-44
+    is_normal: bool = False
 
 
 def gaussian() -> NoiseShape:
     """Standard normal distribution."""
-    return NoiseShape(lambda v: -ndtri(0.5 * v), lambda t: _mp().erfc(t / _mp().sqrt(2)))
+    return NoiseShape(lambda v: -ndtri(0.5 * v), lambda t: _mp().erfc(t / _mp().sqrt(2)), is_normal=True)
 
 
 def laplace() -> NoiseShape:
@@ -164,6 +169,9 @@ class NoiseStream:
         scale : float, or array of shape (P,)
             Scale of the noise: its standard deviation for Gaussian noise.
         """
+        kernel = ROUND_TO_GRID.get() if isinstance(scale, float) else None
+        if kernel is not None and values.flags.c_contiguous:
+            return self._add_fused(kernel, values, scale)
         grid = compute_grid(scale)
         multiples = np.fmin(np.fmax(values * (1 / grid), -LARGEST_MULTIPLE), LARGEST_MULTIPLE)
         nearest = np.rint(multiples)
@@ -171,36 +179,65 @@ class NoiseStream:
         nearest *= grid
         return np.asarray(nearest)
 
+    def _add_fused(self, kernel: Callable[..., int], values: Vector, scale: float) -> Vector:
+        """Add noise to private numbers in one pass, and decide on doubtful ones as above."""
+        drawn, start = self._reserve(len(values))
+        grid = math.ldexp(1.0, math.frexp(scale)[1] - 1 - GRID_BITS)
+        ratio = scale * (1 / grid)
+        noisy, doubtful = np.empty(len(values)), np.empty(len(values), dtype=np.int64)
+        noise = drawn.values[start : start + len(values)]
+        count = kernel(values, noise, grid, ratio, self._shape.tolerance, LARGEST_MULTIPLE, noisy, doubtful)
+        for place in doubtful[:count].tolist():
+            multiple = np.fmin(np.fmax(values[place] * (1 / grid), -LARGEST_MULTIPLE), LARGEST_MULTIPLE)
+            nearest = np.rint(multiple)
+            noisy[place] = (nearest + drawn.decide(start + place, float(multiple - nearest), ratio)) * grid
+        return noisy
+
     def _take(self, size: int) -> "_Draws":
-        """Draw ahead, in blocks of growing size: a thousand short releases then cost little more than one long one."""
+        drawn, start = self._reserve(size)
+        return drawn[start : start + size]
+
+    def _reserve(self, size: int) -> tuple["_Draws", int]:
+        """Draw ahead, in blocks of growing size: a thousand short releases then cost little more than one long one.
+
+        Returns the block and the first of the variables in it that are for this release and no other.
+        """
         if self._used + size > len(self._drawn.bits):
             self._drawn = _Draws.of(max(size, min(2 * len(self._drawn.bits) + 64, 8192)), self._shape, self._rng)
             self._used = 0
         self._used += size
-        return self._drawn[self._used - size : self._used]
+        return self._drawn, self._used - size
 
 
 @dataclass(frozen=True)
 class _Draws:
-    """Random variables: their first bits, their signs, and their values in float64 (NaN far out in the tails)."""
+    """Random variables: their first bits, the last of which is the sign, and values in float64 (NaN far out)."""
 
     shape: NoiseShape
     rng: np.random.Generator
     bits: NDArray[np.uint64]
-    signs: Vector
     values: Vector
 
     @classmethod
     def of(cls, size: int, shape: NoiseShape, rng: np.random.Generator) -> "_Draws":
         drawn = _draw_bits(size, rng)
-        bits, signs = drawn >> np.uint64(1), 1.0 - 2.0 * (drawn & np.uint64(1))
-        tails = bits * 2.0**-BITS
-        values = signs * shape.quantile(np.maximum(tails, SMALLEST_TAIL))
+        kernel = FILL_NORMALS.get() if shape.is_normal else None
+        if kernel is not None:
+            values = np.empty(size)
+            kernel(drawn, make_quantile_table(), values)
+            return cls(shape, rng, drawn, values)
+        tails = (drawn >> np.uint64(1)) * 2.0**-BITS
+        values = _signs(drawn) * shape.quantile(np.maximum(tails, SMALLEST_TAIL))
         values[tails < SMALLEST_TAIL] = np.nan
-        return cls(shape, rng, bits, np.asarray(signs), values)
+        return cls(shape, rng, drawn, values)
 
     def __getitem__(self, span: slice) -> "_Draws":
-        return _Draws(self.shape, self.rng, self.bits[span], self.signs[span], self.values[span])
+        return _Draws(self.shape, self.rng, self.bits[span], self.values[span])
+
+    @property
+    def signs(self) -> Vector:
+        """Signs of the variables."""
+        return _signs(self.bits)
 
     def round(self, offsets: Vector, ratio: Any) -> Vector:
         """Integers nearest to the offsets plus the ratio times the random variables, without error."""
@@ -211,13 +248,17 @@ class _Draws:
         if not clear.all():
             ratio = np.broadcast_to(ratio, offsets.shape)
             for place in np.flatnonzero(~clear):
-                sign = self.signs[place]
-                nearest[place] = sign * self._decide(int(place), float(sign * offsets[place]), float(ratio[place]))
+                nearest[place] = self.decide(int(place), float(offsets[place]), float(ratio[place]))
         return np.asarray(nearest)
+
+    def decide(self, place: int, offset: float, ratio: float) -> int:
+        """Integer nearest to the offset plus the ratio times one variable, in multiple precision."""
+        sign = -1 if int(self.bits[place]) & 1 else 1
+        return sign * self._decide(place, sign * offset, ratio)
 
     def _decide(self, place: int, offset: float, ratio: float) -> int:
         """Integer nearest to the offset plus the ratio times the absolute value of one variable."""
-        first, bits, mp = int(self.bits[place]), BITS, _mp()
+        first, bits, mp = int(self.bits[place]) >> 1, BITS, _mp()
         tail = max(first, 0.5) * 2.0**-BITS
         nearest = round(offset + ratio * float(self.shape.quantile(np.array([tail]))[0]))
 
@@ -275,6 +316,10 @@ def _count_ends(first: int, ends: Sequence[Fraction], rng: np.random.Generator) 
         if below == sum(end < high for end in ends):
             return below
         first, bits = _extend(first, bits, rng)
+
+
+def _signs(bits: NDArray[np.uint64]) -> Vector:
+    return np.asarray(1.0 - 2.0 * (bits & np.uint64(1)))
 
 
 def _draw_bits(size: int, rng: np.random.Generator) -> NDArray[np.uint64]:

@@ -5,10 +5,10 @@ privacy. The curator receives a private quantity together with its sensitivity, 
 the transcript. Algorithms draw no privacy noise themselves; ``tests/test_architecture.py`` checks this.
 
 Rounding
-    A sum of n bounded vectors in float64, accumulated sequentially, has a rounding error of at most n (n + 1) / 2 times
-    the unit roundoff times their bound, in each of two neighbouring data sets. The relative error of the bounds
-    themselves is far below 1e-9. The curator scales up Gaussian noise by :func:`bound_rounding`, so that the stated
-    guarantee holds for the sums as computed.
+    A sum of n bounded vectors in float64 has a rounding error of at most n (n + 1) / 2 times the unit roundoff times
+    their bound, in each of two neighbouring data sets, in whatever order they are added up. The relative error of the
+    bounds themselves is far below 1e-9. The curator scales up Gaussian noise by :func:`bound_rounding`, so that the
+    stated guarantee holds for the sums as computed.
 
     Noise has no rounding error at all. A release is the point of a public grid that is nearest to the private number
     plus ideal noise (:mod:`conddp.privacy.noise`), so its low-order bits carry no information.
@@ -29,6 +29,7 @@ from conddp.errors import PrivacyError
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.checkpoint import Checkpoint
+from conddp.privacy.composition import compute_response_epsilon
 from conddp.privacy.noise import NoiseShape, NoiseStream, draw_integers, draw_outcomes, gaussian, laplace, staircase
 from conddp.privacy.selection import RunDistribution
 from conddp.privacy.transcript import (
@@ -41,7 +42,7 @@ from conddp.privacy.transcript import (
     WeightedSumRelease,
 )
 
-__all__ = ["BoundedSum", "Curator", "bound_rounding", "compute_response_epsilon"]
+__all__ = ["BoundedSum", "Curator", "bound_rounding"]
 
 Array = Any  # a NumPy array or a torch tensor
 AnswerT = TypeVar("AnswerT")
@@ -52,6 +53,10 @@ _calibrate = lru_cache(maxsize=64)(calibrate_gaussian_mu)
 
 def bound_rounding(num_records: int, additions: int | None = None) -> float:
     """Bound the fraction by which rounding can increase the sensitivity of a float64 sum of bounded vectors.
+
+    An addition is off by at most the unit roundoff times its result, which is at most the number of vectors in it times
+    their bound. These numbers add up to the most, n (n + 1) / 2 - 1, if the vectors are added one after another. The
+    bound holds for every other order too: by lanes of the processor, by blocks, or pairwise.
 
     Parameters
     ----------
@@ -129,7 +134,7 @@ class Curator:
         self.rounding = bound_rounding(num_records, additions)
         self._allows_float32 = float32_without_guarantee
         self._budget = budget
-        self._event: Transcript | None = None
+        self._most: tuple[float, float] | None = None  # pure epsilon and squared mu of the recorded event
         self._checkpoint = checkpoint
         self._pure, self._mu_squared = 0.0, 0.0  # spent so far
         self._releases: list[Release] = []
@@ -146,7 +151,7 @@ class Curator:
 
     def limit(self, event: Transcript | None) -> None:
         """Refuse from now on what goes beyond the event that was recorded; None sets no limit but the budget."""
-        self._event = event
+        self._most = None if event is None else (event.pure_epsilon, event.mu**2)
 
     def release_gaussian(self, bounded: BoundedSum, *, noise_std: Any, sampling_probability: float = 1.0) -> Array:
         r"""Release a sum with Gaussian noise in every coordinate.
@@ -374,9 +379,9 @@ class Curator:
         if covered and mu_squared:
             covered = left > 0 and budget.delta > 0
             covered = covered and mu_squared <= _calibrate(left, budget.delta) ** 2 * (1 + _ROUNDING)
-        if self._event is not None:
-            covered = covered and pure <= self._event.pure_epsilon * (1 + _ROUNDING)
-            covered = covered and mu_squared <= self._event.mu**2 * (1 + _ROUNDING)
+        if self._most is not None:
+            covered = covered and pure <= self._most[0] * (1 + _ROUNDING)
+            covered = covered and mu_squared <= self._most[1] * (1 + _ROUNDING)
         if not covered:
             raise PrivacyError(
                 f"releasing {release.what} would cost more than the recorded {budget}. Nothing is released."
@@ -385,14 +390,14 @@ class Curator:
 
     def _record_gaussian(self, bounded: BoundedSum, noise_std: Any, sampling_probability: float) -> None:
         """Record the release before noise is drawn; thousands of identical steps add almost no overhead."""
-        sensitivities = np.atleast_1d(np.asarray(bounded.sensitivity, dtype=np.float64))
-        stds = np.atleast_1d(np.asarray(noise_std, dtype=np.float64)) * (1 + self.rounding)
-        dtype = str(bounded.value.dtype)
-        made_from = (bounded.what, sensitivities.tobytes(), stds.tobytes(), sampling_probability, dtype)
+        key = _freeze(bounded.sensitivity), _freeze(noise_std)  # arrays may change in place
+        made_from = (bounded.what, *key, sampling_probability, bounded.value.dtype)
         if made_from == self._last:
             self._charge(self._releases[-1])
             self._counts[-1] += 1
             return
+        sensitivities = np.atleast_1d(np.asarray(bounded.sensitivity, dtype=np.float64))
+        stds = np.atleast_1d(np.asarray(noise_std, dtype=np.float64)) * (1 + self.rounding)
         sensitivities, stds = np.broadcast_arrays(sensitivities, stds)
         if not (np.isfinite(sensitivities) & (sensitivities > 0) & np.isfinite(stds) & (stds > 0)).all():
             raise PrivacyError(
@@ -430,9 +435,10 @@ class Curator:
             noise: Array = np.stack([each.standard_normal(value.shape[-1], np.float32) for each in self._generators])
             noisy = np.asarray(value) + np.reshape(np.asarray(noise_std), (-1, 1)).astype(np.float32) * noise
         else:
-            sums = np.atleast_2d(np.asarray(value))
-            stds = np.broadcast_to(np.asarray(noise_std, dtype=np.float64), (len(sums),)).tolist()
-            added = [self._streams[number].add(sums[number], std) for number, std in enumerate(stds)]
+            sums = np.asarray(value).reshape(len(self._streams), -1)
+            is_one = type(noise_std) is float
+            stds = [noise_std] * len(sums) if is_one else np.broadcast_to(noise_std, len(sums)).tolist()
+            added = [stream.add(row, std) for stream, row, std in zip(self._streams, sums, stds, strict=True)]
             noisy = added[0] if len(added) == 1 else np.stack(added)
         noisy = noisy.reshape(value.shape)
         if isinstance(value, np.ndarray):
@@ -440,11 +446,5 @@ class Curator:
         return array_api_compat.array_namespace(value).asarray(noisy, device=value.device)
 
 
-def compute_response_epsilon(probabilities: NDArray[np.float64]) -> float:
-    """Compute epsilon of a response table: the log of the largest ratio of two rows' probabilities of an outcome."""
-    probabilities = probabilities / probabilities.sum(axis=1, keepdims=True)  # as they are drawn
-    largest, smallest = probabilities.max(axis=0), probabilities.min(axis=0)
-    possible = largest > 0
-    if (smallest[possible] == 0).any():
-        return math.inf
-    return float(np.log(largest[possible] / smallest[possible]).max())
+def _freeze(number: Any) -> Any:
+    return number if type(number) is float else np.asarray(number, dtype=np.float64).tobytes()

@@ -1,15 +1,17 @@
 """Batches of records for the steps of a run: all records, or Poisson samples of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import array_api_compat
 import numpy as np
+from numpy.typing import NDArray
 
 from conddp.data.units import Units
 from conddp.features.row_weights import RowWeights
+from conddp.heads.fused import FusedSum
 from conddp.heads.head import Array, Inputs, Layout
 from conddp.losses import Loss
-from conddp.training.clipping import Workspace, compute_clipped_sum
+from conddp.training.clipping import Workspace, compute_clipped_sum, fuse_clipped_sum
 from conddp.training.ranks import Share
 from conddp.training.sampling import PoissonSampler
 from conddp.training.stored_batches import StoredBatches, StoredInputs
@@ -37,6 +39,8 @@ class Batches:
         Units of all records, if units are sampled.
     share : Share, optional
         Which of all records these are; all of them if None.
+    fused : FusedSum, optional
+        Function that writes sums into the workspace of the run.
     """
 
     inputs: Inputs
@@ -46,6 +50,7 @@ class Batches:
     expected_weight: float
     units: Units | None = None
     share: Share | None = None
+    fused: FusedSum | None = None
 
     @classmethod
     def of(
@@ -88,20 +93,38 @@ class Batches:
         sampler = PoissonSampler(weights.units.num_units, sampling_probability, rng)
         return cls(inputs, label, values, sampler, weights.total * sampling_probability, weights.units, share)
 
+    def fuse(self, workspace: Workspace, clip_norm: Array, loss: Loss | None) -> "Batches":
+        """Return these batches with a compiled function for their sums, if there is one."""
+        fused = fuse_clipped_sum(
+            workspace,
+            self.inputs,
+            self.label,
+            clip_norm=clip_norm,
+            loss=loss,
+            weights=self.weights,
+            are_sampled=self.sampler.sampling_probability < 1.0,
+        )
+        return replace(self, fused=fused)
+
     def compute_sum(self, workspace: Workspace, layout: Layout, clip_norm: Array, loss: Loss | None) -> Array:
         """Sum the clipped gradients of the next batch, as :func:`~conddp.training.clipping.compute_clipped_sum`."""
-        inputs, label, weights = self.draw()
+        drawn = self.draw()
+        if self.fused is not None:
+            self.fused(drawn)
+            return workspace.total
+        inputs, label, weights = self.inputs, self.label, self.weights
+        if drawn is not None:
+            index = drawn if isinstance(label, np.ndarray) else inputs.xp.asarray(drawn, device=label.device)
+            inputs, label, weights = inputs.take(index), label[..., index], None if weights is None else weights[index]
         return compute_clipped_sum(workspace, inputs, label, clip_norm=clip_norm, loss=loss, weights=weights)
 
-    def draw(self) -> tuple[Inputs, Array, Array | None]:
-        """Return features, labels and weights of the next batch."""
+    def draw(self) -> NDArray[np.int64] | None:
+        """Draw the positions of the records of the next batch; None if it has all of them."""
         if self.sampler.sampling_probability == 1.0:
-            return self.inputs, self.label, self.weights
+            return None
         drawn = self.sampler.draw()
         if self.units is not None:
             drawn = self.units.list_records(drawn)
         if self.share is not None:
             drawn = self.share.select(drawn)
-        is_numpy = isinstance(self.label, np.ndarray)
-        index = drawn if is_numpy else self.inputs.xp.asarray(drawn, device=self.label.device)
-        return self.inputs.take(index), self.label[..., index], None if self.weights is None else self.weights[index]
+        return drawn

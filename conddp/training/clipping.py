@@ -1,14 +1,17 @@
 """Sums of clipped per-example gradients, computed without forming individual gradients."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import array_api_compat
+import numpy as np
 
-from conddp.heads.head import Array, Head, Inputs, Layout, Weights
+from conddp.heads.fused import ClippedRecords, FusedSum
+from conddp.heads.head import SMALLEST_NORM, Array, Head, Inputs, Layout, Weights
 from conddp.losses import Loss, Squared
 
-__all__ = ["Workspace", "compute_clipped_sum"]
+__all__ = ["Workspace", "compute_clipped_sum", "fuse_clipped_sum"]
 
 SQUARED = Squared()
 LARGEST_NORM = 1e12  # of a gradient that is not clipped, if others overflow
@@ -20,7 +23,7 @@ class Workspace:
 
     Parameters
     ----------
-    head : Head
+    head, layout : Head, Layout
         Model to train.
     parameters : array of shape (K, P)
         Parameters, which the training loop updates in place. The views share their memory.
@@ -31,16 +34,29 @@ class Workspace:
     """
 
     head: Head
+    layout: Layout
     parameters: Array
     weights: Weights
     total: Array
     sums: Weights
+    _limits: list[Any] = field(default_factory=list, repr=False)  # of the last step, with what they were made from
 
     @classmethod
     def of(cls, head: Head, layout: Layout, parameters: Array) -> "Workspace":
         """Create a workspace that shares the memory of the parameters."""
         total = array_api_compat.array_namespace(parameters).zeros_like(parameters)
-        return cls(head, parameters, layout.views(parameters), total, layout.views(total))
+        return cls(head, layout, parameters, layout.views(parameters), total, layout.views(total))
+
+    def compute_limits(self, clip_norm: Array, norms: Array, inputs: Inputs) -> Array:
+        """Limits of the residuals, shape (K, n). Those of a head whose norms are those of the rows are kept.
+
+        The norms of other heads change from step to step, perhaps within the same array.
+        """
+        if norms is not inputs.row_norms:
+            return clip_norm[:, None] / norms
+        if not (self._limits and self._limits[0] is clip_norm and self._limits[1] is norms):
+            self._limits[:] = clip_norm, norms, clip_norm[:, None] / norms
+        return self._limits[2]
 
 
 def compute_clipped_sum(
@@ -110,7 +126,7 @@ def _sum_block(
             return
         clip_norm = inputs.xp.full_like(clip_norm, LARGEST_NORM)  # records whose gradients overflow are left out
     trace = workspace.head.forward(workspace.weights, inputs)
-    limits = clip_norm[:, None] / trace.jacobian_norms
+    limits = workspace.compute_limits(clip_norm, trace.jacobian_norms, inputs)
     residuals = loss.residual(trace.predictions, label)
     clamped = inputs.xp.minimum(inputs.xp.maximum(residuals, -limits), limits)
     if weights is not None:
@@ -130,3 +146,41 @@ class _Residual:
         label = self.label[configurations] if self.label.ndim == 2 and self.label.shape[0] > 1 else self.label
         residuals = self.loss.residual(predictions, label)
         return residuals if self.weights is None else residuals * self.weights
+
+
+def fuse_clipped_sum(
+    workspace: Workspace,
+    inputs: Inputs,
+    label: Array,
+    *,
+    clip_norm: Array,
+    loss: Loss | None = None,
+    weights: Array | None = None,
+    are_sampled: bool = False,
+) -> FusedSum | None:
+    """Return a function that writes what :func:`compute_clipped_sum` computes into the workspace, by compiled kernels.
+
+    Privacy
+        As :func:`compute_clipped_sum`. The sums differ by rounding errors, which the curator covers for both.
+
+    Parameters
+    ----------
+    workspace, inputs, label, clip_norm, loss, weights
+        As for :func:`compute_clipped_sum`.
+    are_sampled : bool
+        Whether sums are over samples of the records. The function then takes the positions of a sample.
+
+    Returns
+    -------
+    FusedSum or None
+        None if kernels are not in use, or there is none for this head, loss or kind of arrays.
+    """
+    parameters = workspace.parameters
+    if not isinstance(parameters, np.ndarray) or parameters.dtype != np.float64 or len(parameters) != 1:
+        return None
+    if (loss or SQUARED) != SQUARED or not parameters.flags.c_contiguous:
+        return None
+    records = ClippedRecords(
+        inputs.public, inputs.private, inputs.row_norms, label, weights, float(clip_norm[0]), SMALLEST_NORM, are_sampled
+    )
+    return workspace.head.fuse(workspace.layout, parameters, workspace.total, records)

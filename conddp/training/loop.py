@@ -7,6 +7,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
+from conddp._fused import load_kernels
 from conddp._validate import in_range, positive, positive_integer
 from conddp.errors import PrivacyError
 from conddp.features.row_weights import RowWeights
@@ -22,6 +23,7 @@ from conddp.training.stored_batches import StoredInputs
 
 __all__ = ["Progress", "StepCounter", "TrainingPlan", "assist", "train"]
 
+OVERHEAD = 1e5  # of a step, in multiplications that take as long
 LARGEST_PARAMETER = 1e6  # parameters are clamped to this (post-processing), so that a diverging run cannot overflow
 
 
@@ -188,6 +190,8 @@ def train(
     together *= 1.0 + inputs.bound_rounding(per_unit, parameters.dtype) + rounding_elsewhere
     sensitivity = neighbouring.sensitivity(clip_norm) * together
     noise_std = per_configuration(plan.noise_multiplier) * clip_norm * together
+    if K == 1:  # the same numbers in every step, as the curator can tell at a glance
+        sensitivity, noise_std = float(sensitivity[0]), float(noise_std[0])
     batches = Batches.of(
         inputs,
         label,
@@ -199,6 +203,8 @@ def train(
         num_steps=plan.num_steps - (0 if state is None else int(state["step"])),
     )
     workspace = Workspace.of(head, layout, parameters)
+    if share is None and load_kernels(plan.num_steps * (batches.expected_weight * parameters.shape[1] + OVERHEAD)):
+        batches = batches.fuse(workspace, clip_norm, loss)
     num_averaged = max(1, round(plan.averaging * plan.num_steps))
     total, done = None, 0
     if state is not None:
@@ -224,7 +230,7 @@ def train(
             )
         gradient /= batches.expected_weight
         optimizer.update(parameters, gradient)
-        parameters[...] = xp.minimum(xp.maximum(parameters, -LARGEST_PARAMETER), LARGEST_PARAMETER)
+        _clamp(parameters)
         if num_averaged > 1 and step > plan.num_steps - num_averaged:
             total = parameters + (0.0 if total is None else total)
         if save is not None:
@@ -232,6 +238,15 @@ def train(
         if callback is not None and callback(Progress(step, plan.num_steps, parameters)):
             return parameters
     return parameters if total is None else total / num_averaged
+
+
+def _clamp(parameters: Array) -> None:
+    """Clamp released parameters, in place."""
+    if isinstance(parameters, np.ndarray):
+        np.maximum(parameters, -LARGEST_PARAMETER, out=parameters)
+        np.minimum(parameters, LARGEST_PARAMETER, out=parameters)
+    else:
+        parameters.clamp_(-LARGEST_PARAMETER, LARGEST_PARAMETER)
 
 
 @np.errstate(all="ignore")

@@ -112,6 +112,10 @@ class StoredBatches:
         """Expected number of records in a batch."""
         return self.sampler.expected_size
 
+    def fuse(self, workspace: Workspace, clip_norm: Matrix, loss: Loss | None) -> "StoredBatches":
+        """Return these batches as they are: sums must not depend on which process computes them."""
+        return self
+
     def compute_sum(self, workspace: Workspace, layout: Layout, clip_norm: Matrix, loss: Loss | None) -> Matrix:
         """Sum the clipped gradients of the next batch, as :func:`~conddp.training.clipping.compute_clipped_sum`."""
         if self.sampler.sampling_probability == 1.0:

@@ -516,8 +516,8 @@ MUTANTS = (
     Mutant(
         "gradients not clipped",
         "training/clipping.py",
-        "limits = clip_norm[:, None] / trace.jacobian_norms",
-        "limits = 1e6 * clip_norm[:, None] / trace.jacobian_norms",
+        "limits = workspace.compute_limits(clip_norm, trace.jacobian_norms)",
+        "limits = 1e6 * workspace.compute_limits(clip_norm, trace.jacobian_norms)",
     ),
     Mutant(
         "residuals not clamped",
@@ -939,7 +939,7 @@ MUTANTS = (
     ),
     Mutant(
         "a response table's epsilon halved",
-        "privacy/release.py",
+        "privacy/composition.py",
         "return float(np.log(largest[possible] / smallest[possible]).max())",
         "return float(np.log(largest[possible] / smallest[possible]).max()) / 2",
     ),

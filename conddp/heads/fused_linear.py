@@ -1,0 +1,173 @@
+r"""Kernels for sums of clipped gradients of linear heads: predictions, clipping and sums in one pass over the records.
+
+They compute what :func:`conddp.training.clipping.compute_clipped_sum` computes with ``forward`` and ``vjp`` of a head,
+for one configuration, NumPy arrays in float64 and the squared loss. Records are taken in blocks that fit into the
+processor cache, so that a row is read from memory once. A sample is given by the positions of its records, whose rows
+need not be gathered first.
+
+Rounding
+    Sums are in float64. Within a block, records are added up by lanes of the processor, and blocks one after another.
+    :func:`conddp.privacy.release.bound_rounding` covers every order.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from conddp._fused import Kernel
+
+__all__ = ["SUM_COLUMNS", "SUM_ROWS", "SUM_SPARSE"]
+
+
+def _sum_columns(columns: Any, label: Any, limits: Any, weights: Any, parameters: Any, buffer: Any, out: Any) -> None:
+    """Sum the clipped gradients of a linear head over all records, from rows that are stored by column."""
+    d, n = columns.shape
+    size = buffer.shape[0]
+    out[:] = 0.0
+    for start in range(0, n, size):
+        stop = min(start + size, n)
+        m = stop - start
+        rest, y, most = buffer[:m], label[start:stop], limits[start:stop]
+        for i in range(m):
+            rest[i] = y[i]
+        j = 0
+        while j + 4 <= d:  # four columns at once, so that residuals are read and written a quarter as often
+            p, q, r, s = parameters[j], parameters[j + 1], parameters[j + 2], parameters[j + 3]
+            a, b = columns[j, start:stop], columns[j + 1, start:stop]
+            c, e = columns[j + 2, start:stop], columns[j + 3, start:stop]
+            for i in range(m):
+                rest[i] -= (p * a[i] + q * b[i]) + (r * c[i] + s * e[i])
+            j += 4
+        while j < d:
+            p, a = parameters[j], columns[j, start:stop]
+            for i in range(m):
+                rest[i] -= p * a[i]
+            j += 1
+        for i in range(m):
+            limit, residual = most[i], rest[i]
+            residual = limit if residual > limit else residual
+            residual = -limit if residual < -limit else residual
+            rest[i] = residual if residual == residual else 0.0
+        if weights.shape[0]:
+            given = weights[start:stop]
+            for i in range(m):
+                rest[i] *= given[i]
+        j = 0
+        while j + 4 <= d:
+            a, b = columns[j, start:stop], columns[j + 1, start:stop]
+            c, e = columns[j + 2, start:stop], columns[j + 3, start:stop]
+            p, q, r, s = 0.0, 0.0, 0.0, 0.0
+            for i in range(m):
+                p += rest[i] * a[i]
+                q += rest[i] * b[i]
+                r += rest[i] * c[i]
+                s += rest[i] * e[i]
+            out[j] -= p
+            out[j + 1] -= q
+            out[j + 2] -= r
+            out[j + 3] -= s
+            j += 4
+        while j < d:
+            a, p = columns[j, start:stop], 0.0
+            for i in range(m):
+                p += rest[i] * a[i]
+            out[j] -= p
+            j += 1
+
+
+def _sum_rows(
+    rows: Any, positions: Any, label: Any, limits: Any, weights: Any, parameters: Any, buffer: Any, out: Any
+) -> None:
+    """Sum the clipped gradients of a linear head over the records at these positions."""
+    d, n = rows.shape[1], positions.shape[0]
+    for j in range(d):
+        out[j] = 0.0
+    for start in range(0, n, 4):  # four records at once, so that the sum is read and written a quarter as often
+        end = n - start - 1
+        a, b = rows[positions[start]], rows[positions[start + min(1, end)]]
+        c, e = rows[positions[start + min(2, end)]], rows[positions[start + min(3, end)]]
+        p, q, r, s = 0.0, 0.0, 0.0, 0.0
+        for j in range(d):
+            p += parameters[j] * a[j]
+            q += parameters[j] * b[j]
+            r += parameters[j] * c[j]
+            s += parameters[j] * e[j]
+        buffer[0], buffer[1], buffer[2], buffer[3] = p, q, r, s
+        for i in range(4):
+            place = positions[start + min(i, end)]
+            limit, residual = limits[place], label[place] - buffer[i]
+            residual = limit if residual > limit else residual
+            residual = -limit if residual < -limit else residual
+            residual = residual if residual == residual and i <= end else 0.0
+            buffer[i] = residual * weights[place] if weights.shape[0] else residual
+        p, q, r, s = buffer[0], buffer[1], buffer[2], buffer[3]
+        for j in range(d):
+            out[j] -= (p * a[j] + q * b[j]) + (r * c[j] + s * e[j])
+
+
+def _sum_sparse(
+    values: Any,
+    columns: Any,
+    starts: Any,
+    constant: float,
+    positions: Any,
+    label: Any,
+    limits: Any,
+    weights: Any,
+    parameters: Any,
+    lanes: Any,
+    out: Any,
+) -> None:
+    """Sum the clipped gradients of a linear head over the records at these positions, from sparse rows.
+
+    A constant that is not NaN follows the stored columns. Records are added to two ``lanes``, shape (2, P), in turn,
+    because an addition that depends on the one before takes longer.
+    """
+    has_constant, size = constant == constant, parameters.shape[0]
+    for j in range(size):
+        lanes[0, j] = 0.0
+        lanes[1, j] = 0.0
+    offset, total = constant * parameters[size - 1] if has_constant else 0.0, 0.0
+    for i in range(positions.shape[0]):
+        place = positions[i]
+        stored, known = columns[starts[place] : starts[place + 1]], values[starts[place] : starts[place + 1]]
+        predicted = offset
+        for k in range(stored.shape[0]):
+            predicted += known[k] * parameters[np.uint64(stored[k])]
+        limit, residual = limits[place], label[place] - predicted
+        residual = limit if residual > limit else residual
+        residual = -limit if residual < -limit else residual
+        residual = residual if residual == residual else 0.0
+        residual = residual * weights[place] if weights.shape[0] else residual
+        lane = lanes[i & 1]
+        for k in range(stored.shape[0]):
+            lane[np.uint64(stored[k])] -= residual * known[k]
+        total -= residual
+    for j in range(size):
+        out[j] = lanes[0, j] + lanes[1, j]
+    if has_constant:
+        out[size - 1] = constant * total
+
+
+SUM_COLUMNS = Kernel(
+    _sum_columns,
+    ["void(float64[:, ::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1])"],
+    any_order=True,
+)
+SUM_ROWS = Kernel(
+    _sum_rows,
+    [
+        "void(float64[:, ::1], int64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1], "
+        "float64[::1])"
+    ],
+    any_order=True,
+)
+SUM_SPARSE = Kernel(
+    _sum_sparse,
+    [
+        f"void(float64[::1], {kind}[::1], {kind}[::1], float64, int64[::1], float64[::1], float64[::1], float64[::1], "
+        "float64[::1], float64[:, ::1], float64[::1])"
+        for kind in ("int32", "int64")
+    ],
+    any_order=True,
+)
