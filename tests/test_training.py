@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from conddp.heads.head import Head, Inputs
+from conddp.heads.head import Head, Inputs, Trace
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
 from conddp.privacy.noise import NoiseStream, gaussian
 from conddp.privacy.release import Curator, bound_rounding
+from conddp.training.clipping import Workspace, compute_clipped_sum
 from conddp.training.loop import Progress, TrainingPlan, train
 from conddp.training.optimizers import SGD, Adam
 from tests.contracts import CODED_HEADS
@@ -190,3 +191,27 @@ def test_a_diverging_run_stays_finite(rng: np.random.Generator) -> None:
 def test_impossible_plans_are_refused(plan: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TrainingPlan(**{"num_steps": 1, "clip_norm": 1.0, "noise_multiplier": 1.0, **plan})
+
+
+class _Reusing(Linear):
+    """A head that writes the norms of every step into the same array. They grow with the first weight."""
+
+    norms = np.empty(0)
+
+    def forward(self, weights: Any, inputs: Inputs) -> Trace:
+        trace = super().forward(weights, inputs)
+        self.norms[:] = inputs.row_norms * (1 + abs(weights["public"][0, 0, 0]))
+        trace.jacobian_norms = self.norms
+        return trace
+
+
+def test_limits_follow_norms_that_a_head_writes_into_the_same_array(rng: np.random.Generator) -> None:
+    head, inputs, label = _Reusing(), Inputs.of(rng.normal(size=(50, 3))), rng.normal(size=50)
+    object.__setattr__(head, "norms", np.empty(50))
+    layout, clip_norm, parameters = head.layout(3, 0), np.array([0.1]), np.zeros((1, 3))
+    workspace = Workspace.of(head, layout, parameters)
+    for first in (0.0, 3.0):
+        parameters[0, 0] = first
+        found = compute_clipped_sum(workspace, inputs, label, clip_norm=clip_norm).copy()
+        fresh = Workspace.of(head, layout, parameters)
+        assert np.array_equal(found, compute_clipped_sum(fresh, inputs, label, clip_norm=clip_norm))
