@@ -127,6 +127,6 @@ def test_moments_and_whitened_rows_do_not_depend_on_the_number_of_threads(
     for number in (1, 2):
         monkeypatch.setattr("conddp.data.threads.count_threads", lambda number=number: number)
         found.append(WhitenedRows.of(RandomFeatures.of(public, 5).transform(public)).values)
-    assert np.array_equal(*found)
+    assert np.array_equal(found[0], found[1])
     gram = found[0].T @ found[0] / len(public)
     assert gram == pytest.approx(np.eye(len(gram)), abs=1e-5)

@@ -6,9 +6,9 @@ the transcript. Algorithms draw no privacy noise themselves; ``tests/test_archit
 
 Rounding
     A sum of n bounded vectors in float64 has a rounding error of at most n (n + 1) / 2 times the unit roundoff times
-    their bound, in each of two neighbouring data sets, in whatever order they are added up. The relative error of the
-    bounds themselves is far below 1e-9. The curator scales up Gaussian noise by :func:`bound_rounding`, so that the
-    stated guarantee holds for the sums as computed.
+    their bound, in each of two neighbouring data sets: adding one after another is the worst of all orders. The
+    relative error of the bounds themselves is far below 1e-9. The curator scales up Gaussian noise by
+    :func:`bound_rounding`, so that the stated guarantee holds for the sums as computed.
 
     Noise has no rounding error at all. A release is the point of a public grid that is nearest to the private number
     plus ideal noise (:mod:`conddp.privacy.noise`), so its low-order bits carry no information.

@@ -102,6 +102,8 @@ FIRST = {
     "data/parts.py": ("tests/privacy/test_release.py",),
     "training/clipping.py": ("tests/test_heads.py", "tests/privacy/test_whole_fits.py"),
     "newton/release.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_units.py"),
+    "newton/fused_residuals.py": ("tests/privacy/test_fused_residuals.py",),
+    "data/threads.py": ("tests/test_passes.py",),
     "features/unit_moves.py": ("tests/privacy/test_units.py",),
     "features/public_rows.py": ("tests/privacy/test_sensitivity.py",),
     "features/grouped_rows.py": ("tests/privacy/test_grouped_rows.py", "tests/test_sparse.py"),
@@ -377,6 +379,49 @@ MUTANTS = (
         "features/conditioned_rows.py",
         "magnitudes = sum(sum_magnitudes(self.get_columns(span), limits[span]) for span in list_blocks(len(self)))",
         "magnitudes = [sum_magnitudes(self.get_columns(span), limits[span]) for span in list_blocks(len(self))][-1]",
+    ),
+    # The compiled kernel of Newton steps, and threads
+    Mutant(
+        "kernel: residuals not clamped from above",
+        "newton/fused_residuals.py",
+        "factor = residual if residual <= limit else limit",
+        "factor = residual",
+    ),
+    Mutant(
+        "kernel: labels beyond their range",
+        "newton/fused_residuals.py",
+        "label = label if label < high else high",
+        "label = label if label < 2 * high else 2 * high",
+    ),
+    Mutant(
+        "kernel: half of the distance between the ends",
+        "newton/fused_residuals.py",
+        "distance = highest - lowest",
+        "distance = (highest - lowest) / 2",
+    ),
+    Mutant(
+        "kernel: the last move instead of the largest",
+        "newton/fused_residuals.py",
+        "if move > farthest or move != move:",
+        "if True:",
+    ),
+    Mutant(
+        "kernel: a move that is NaN forgotten",
+        "newton/fused_residuals.py",
+        "if move > farthest or move != move:",
+        "if not move <= farthest:",
+    ),
+    Mutant(
+        "kernel: weights left out",
+        "newton/fused_residuals.py",
+        "factor *= weights[i]",
+        "factor *= 1.0",
+    ),
+    Mutant(
+        "threads: blocks added as they come",
+        "data/threads.py",
+        "sums = waiting.popleft().result()",
+        "sums = waiting.pop().result()",
     ),
     # Units of several records
     Mutant(
