@@ -53,6 +53,7 @@ __all__ = [
 ]
 
 
+LINEAR = "linear"  # the default head
 LARGEST_TABLE = 2**23  # cells of a Parquet file that is read into memory, where they take up to 100 bytes each
 
 
@@ -71,7 +72,7 @@ def plan_file(data: Path | Sequence[Path], schema: Schema, **settings: Any) -> P
     **settings
         As in :func:`~conddp.planning.plan.make_plan`.
     """
-    public, encoding = load_public(data, schema)
+    public, encoding = load_public(data, schema, splines=settings.get("head", LINEAR) == LINEAR)
     return make_plan(public, schema, units=load_units(data, schema), encoding=encoding, **settings)
 
 
@@ -92,7 +93,8 @@ def compare_file(data: Path | Sequence[Path], schema: Schema, **settings: Any) -
     """
     private = dict(zip(schema.private, schema.private_domains, strict=True))
     units = load_units(data, schema)
-    return compare_algorithms(load_public(data, schema)[0], private=private, units=units, **settings)
+    public, _ = load_public(data, schema, splines=settings.get("head", LINEAR) == LINEAR)
+    return compare_algorithms(public, private=private, units=units, **settings)
 
 
 def load_audit_table(data: Path, schema: Schema) -> dict[str, Any]:
@@ -191,7 +193,7 @@ def fit_file(
                 "a cluster is for tables that are read block by block: several .parquet files or a large one, without "
                 "private columns and units."
             )
-        records, encoding = load_records(files, schema, num_bins=request.num_bins)
+        records, encoding = load_records(files, schema, splines=request.splines, num_bins=request.num_bins)
         design = Design.of(records.arrange().public)  # now: what fails after the fit fails when budget has been spent
         result = request.run(
             records,
@@ -205,7 +207,7 @@ def fit_file(
 
 
 def load_records(
-    data: Path | Sequence[Path], schema: Schema, *, num_bins: int | None = None
+    data: Path | Sequence[Path], schema: Schema, *, splines: bool = True, num_bins: int | None = None
 ) -> tuple[Records, Encoding]:
     """Load records from files, with the encoding of their public columns.
 
@@ -214,8 +216,9 @@ def load_records(
     """
     files = _list(data)
     if _is_stored(files, schema):
-        return open_records(files, schema, num_bins=num_bins)
-    return read_records(read_tables(files, schema.names, kinds=_list_kinds(schema)), schema, num_bins=num_bins)
+        return open_records(files, schema, splines=splines, num_bins=num_bins)
+    table = read_tables(files, schema.names, kinds=_list_kinds(schema))
+    return read_records(table, schema, splines=splines, num_bins=num_bins)
 
 
 def _list(data: Path | Sequence[Path]) -> list[Path]:
@@ -229,8 +232,10 @@ def _is_stored(files: Sequence[Path], schema: Schema) -> bool:
     return len(files) > 1 or len(StoredTable.of(files, schema.names)) * len(schema.names) > LARGEST_TABLE
 
 
-def load_public(data: Path | Sequence[Path], schema: Schema) -> tuple[PublicFeatures, Encoding]:
-    """Load the public columns of a Parquet or CSV file as features, with their encoding.
+def load_public(
+    data: Path | Sequence[Path], schema: Schema, *, splines: bool = True
+) -> tuple[PublicFeatures, Encoding]:
+    """Load the public columns of a Parquet or CSV file as features, with their encoding, as for a linear head or not.
 
     Privacy
         Cells of the label and of private columns are not decoded, but the file must contain these columns. If the
@@ -244,7 +249,7 @@ def load_public(data: Path | Sequence[Path], schema: Schema) -> tuple[PublicFeat
     table = read_public(read_tables(_list(data), schema.public, kinds=schema.kinds), schema)
     labelled = _find_labelled(data, schema)
     table = table if labelled is None else table[labelled]
-    encoding = Encoding.of(table)
+    encoding = Encoding.of(table, splines=splines)
     return encoding.transform(table), encoding
 
 
