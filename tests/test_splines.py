@@ -11,16 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from pyarrow.dataset import dataset
 
 from conddp import PrivateRegressor
 from conddp.data.public_table import PublicTable
 from conddp.data.schema import Schema
 from conddp.errors import SchemaError
+from conddp.estimators.dataset import read_dataset
+from conddp.estimators.inputs import open_input
 from conddp.features import Encoding
 from conddp.features.column_encodings import CategoryEncoding, NumberEncoding
 from conddp.features.splines import MOST_KNOTS, choose_knots, make_hats
 from conddp.features.stored_reading import open_records
-from conddp.files import load_public, load_records, plan_file
+from conddp.files import fit_file, load_public, load_records, plan_file
+from conddp.heads import HEADS
 
 
 @settings(max_examples=25, deadline=None)
@@ -171,25 +175,53 @@ def test_a_sample_gets_the_levels_and_gaps_of_the_table() -> None:
 
 
 @pytest.mark.usefixtures("thousand")
-def test_linear_models_use_them_and_other_heads_do_not(tmp_path: Path) -> None:
-    frame = make_frame(2_000)
+def test_a_linear_model_learns_a_curve() -> None:
+    frame = make_frame()
     label = np.abs(frame["x0"]).rename("label")
-    settings: dict[str, Any] = {"epsilon": 100.0, "label_bounds": (0.0, 3.0), "random_state": 0}
-    linear = PrivateRegressor(**settings).fit(frame, label)
-    assert any(count_knots(linear.encoding_).values())
-    assert linear.score(frame, label) > 0.9  # a straight line explains nothing
-    wide = PrivateRegressor(head="wide", **settings).fit(frame, label)
-    assert not any(count_knots(wide.encoding_).values())
-    path = tmp_path / "table.parquet"
-    frame.assign(label=label).to_parquet(path)
-    schema = Schema.of(label="label", label_bounds=(0.0, 3.0), public=frame.columns)
-    for splines in (False, True):
-        for _, encoding in (
-            load_records(path, schema, splines=splines),
-            open_records([path], schema, splines=splines),
-            load_public(path, schema, splines=splines),
+    model = PrivateRegressor(epsilon=100.0, label_bounds=(0.0, 3.0), random_state=0).fit(frame, label)
+    assert any(count_knots(model.encoding_).values())
+    assert model.score(frame, label) > 0.9  # a straight line explains nothing
+
+
+@pytest.mark.usefixtures("thousand")
+def test_all_ways_to_read_a_table_have_them_or_not(tmp_path: Path) -> None:
+    frame, path = make_frame(), tmp_path / "table.parquet"
+    frame.assign(label=0.5).to_parquet(path)
+    schema = Schema.of(label="label", label_bounds=(0.0, 1.0), public=frame.columns)
+    for splines, head in ((True, "linear"), (False, "wide")):
+        for encoding in (
+            load_records(path, schema, splines=splines)[1],
+            open_records([path], schema, splines=splines)[1],
+            read_dataset([path], schema, squash=True, splines=splines, num_bins=None)[1],
+            load_public(path, schema, splines=splines)[1],
+            open_input(frame).encode(list(frame.columns), squash=True, head=HEADS[head])[1],
         ):
             assert any(count_knots(encoding).values()) is splines
+
+
+class ReadError(Exception):
+    """Ends a fit when its table would be read."""
+
+
+@pytest.mark.parametrize("head", ["linear", "wide", "mlp"])
+def test_a_fit_to_files_asks_for_them_if_its_head_is_linear(
+    head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, seen = tmp_path / "table.parquet", []
+    make_frame().assign(label=0.5).to_parquet(path)
+    schema = Schema.of(label="label", label_bounds=(0.0, 1.0), public=make_frame().columns)
+
+    def stop(files: Any, schema: Any, *, splines: bool, **rest: Any) -> None:
+        seen.append(splines)
+        raise ReadError
+
+    monkeypatch.setattr("conddp.files.load_records", stop)
+    monkeypatch.setattr("conddp.estimators.regressor.read_dataset", stop)
+    with pytest.raises(ReadError):
+        fit_file(path, schema, tmp_path / "model", head=head)
+    with pytest.raises(ReadError):
+        PrivateRegressor(head=head, label_bounds=(0.0, 1.0)).fit(dataset(path), "label")
+    assert seen == [head == "linear"] * 2
 
 
 @pytest.mark.usefixtures("thousand")
