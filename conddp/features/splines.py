@@ -47,7 +47,7 @@ def choose_knots(known: Vector, number: int, *, num_records: int) -> tuple[float
     Examples
     --------
     >>> choose_knots(np.arange(10_001.0), 5, num_records=10_000)
-    (100.0, 913.0..., 5000.0, 9086.9..., 9900.0)
+    (100.0, 913.0, 5000.0, 9086.0, 9900.0)
     """
     farthest = math.log(math.sqrt(num_records) - 1.0)
     levels = 1.0 / (1.0 + np.exp(-np.linspace(-farthest, farthest, number)))
