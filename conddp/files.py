@@ -53,6 +53,9 @@ __all__ = [
 ]
 
 
+LINEAR = "linear"  # the default head
+
+
 def plan_file(data: Path | Sequence[Path], schema: Schema, **settings: Any) -> Plan:
     """Plan a fit to a Parquet or CSV file, or to several files, whose public columns are read into memory.
 
@@ -68,7 +71,7 @@ def plan_file(data: Path | Sequence[Path], schema: Schema, **settings: Any) -> P
     **settings
         As in :func:`~conddp.planning.plan.make_plan`.
     """
-    public, encoding = load_public(data, schema)
+    public, encoding = load_public(data, schema, splines=settings.get("head", LINEAR) == LINEAR)
     return make_plan(public, schema, units=load_units(data, schema), encoding=encoding, **settings)
 
 
@@ -89,7 +92,8 @@ def compare_file(data: Path | Sequence[Path], schema: Schema, **settings: Any) -
     """
     private = dict(zip(schema.private, schema.private_domains, strict=True))
     units = load_units(data, schema)
-    return compare_algorithms(load_public(data, schema)[0], private=private, units=units, **settings)
+    public, _ = load_public(data, schema, splines=settings.get("head", LINEAR) == LINEAR)
+    return compare_algorithms(public, private=private, units=units, **settings)
 
 
 def load_audit_table(data: Path, schema: Schema) -> dict[str, Any]:
@@ -189,7 +193,9 @@ def fit_file(
                 "a cluster is for tables that are read block by block: .parquet files without private columns and "
                 "units."
             )
-        records, encoding = load_records(files, schema, num_bins=request.num_bins, small=in_blocks)
+        records, encoding = load_records(
+            files, schema, splines=request.splines, num_bins=request.num_bins, small=in_blocks
+        )
         design = Design.of(records.arrange().public)  # now: what fails after the fit fails when budget has been spent
         result = request.run(
             records,
@@ -203,7 +209,12 @@ def fit_file(
 
 
 def load_records(
-    data: Path | Sequence[Path], schema: Schema, *, num_bins: int | None = None, small: bool = False
+    data: Path | Sequence[Path],
+    schema: Schema,
+    *,
+    splines: bool = True,
+    num_bins: int | None = None,
+    small: bool = False,
 ) -> tuple[Records, Encoding]:
     """Load records from files, with the encoding of their public columns.
 
@@ -216,6 +227,8 @@ def load_records(
         The table.
     schema : Schema
         Roles and bounds of its columns.
+    splines : bool
+        Whether numbers of a large table get piecewise linear features.
     num_bins : int, optional
         Number of bins that categories are hashed into, for heads that look them up.
     small : bool
@@ -223,8 +236,9 @@ def load_records(
     """
     files = _list(data)
     if _is_stored(files, schema, small=small):
-        return open_records(files, schema, num_bins=num_bins)
-    return read_records(read_tables(files, schema.names, kinds=_list_kinds(schema)), schema, num_bins=num_bins)
+        return open_records(files, schema, splines=splines, num_bins=num_bins)
+    table = read_tables(files, schema.names, kinds=_list_kinds(schema))
+    return read_records(table, schema, splines=splines, num_bins=num_bins)
 
 
 def _list(data: Path | Sequence[Path]) -> list[Path]:
@@ -238,8 +252,10 @@ def _is_stored(files: Sequence[Path], schema: Schema, *, small: bool) -> bool:
     return small or not fits_into_memory(files, schema)
 
 
-def load_public(data: Path | Sequence[Path], schema: Schema) -> tuple[PublicFeatures, Encoding]:
-    """Load the public columns of a Parquet or CSV file as features, with their encoding.
+def load_public(
+    data: Path | Sequence[Path], schema: Schema, *, splines: bool = True
+) -> tuple[PublicFeatures, Encoding]:
+    """Load the public columns of a Parquet or CSV file as features, with their encoding, as for a linear head or not.
 
     Privacy
         Cells of the label and of private columns are not decoded, but the file must contain these columns. If the
@@ -253,7 +269,7 @@ def load_public(data: Path | Sequence[Path], schema: Schema) -> tuple[PublicFeat
     table = read_public(read_tables(_list(data), schema.public, kinds=schema.kinds), schema)
     labelled = _find_labelled(data, schema)
     table = table if labelled is None else table[labelled]
-    encoding = Encoding.of(table)
+    encoding = Encoding.of(table, splines=splines)
     return encoding.transform(table), encoding
 
 

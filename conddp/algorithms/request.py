@@ -11,7 +11,7 @@ from conddp.algorithms.dividing import warn_of_separate_fits
 from conddp.algorithms.several import JointFit, check_outputs, divide_budget, guess_part, join_events
 from conddp.algorithms.unrecorded import warn_of_joint_cost
 from conddp.data.records import Records
-from conddp.heads import HEADS, Head
+from conddp.heads import HEADS, Head, Linearity
 from conddp.models.result import FitResult
 from conddp.privacy.accounting import check_delta, refuse_large_delta, warn_about_delta
 from conddp.privacy.budget import PrivacyBudget
@@ -102,6 +102,11 @@ class FitRequest:
     def num_bins(self) -> int | None:
         """Number of bins that the head wants categories in; None if it takes indicators."""
         return self._head.bins
+
+    @property
+    def splines(self) -> bool:
+        """Whether numbers of a large table get piecewise linear features: if the head is linear in its columns."""
+        return self._head.linear_in is Linearity.COLUMNS
 
     def run(
         self,

@@ -70,15 +70,16 @@ def declare_dataset(files: Sequence[Path], label: Any, label_bounds: Any, *, mis
 
 
 def read_dataset(
-    files: Sequence[Path], schema: Schema, *, squash: bool, num_bins: int | None
+    files: Sequence[Path], schema: Schema, *, squash: bool, splines: bool, num_bins: int | None
 ) -> tuple[Records, Encoding]:
     """Read the records of a dataset if they are few; otherwise open it, and records are read when they are needed.
 
     The arguments are those of :func:`~conddp.features.stored_reading.open_records`.
     """
     if fits_into_memory(files, schema):
-        return read_records(read_tables(files, schema.names), schema, squash=squash, num_bins=num_bins)
-    return open_records(files, schema, squash=squash, num_bins=num_bins)
+        table = read_tables(files, schema.names)
+        return read_records(table, schema, squash=squash, splines=splines, num_bins=num_bins)
+    return open_records(files, schema, squash=squash, splines=splines, num_bins=num_bins)
 
 
 def stream_dataset(files: Sequence[Path], names: Sequence[str]) -> Iterator[Any]:

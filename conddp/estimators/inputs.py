@@ -16,7 +16,7 @@ from conddp.data.public_table import PublicTable, open_frame, require_columns
 from conddp.data.units import Units
 from conddp.errors import SchemaError
 from conddp.features.encoding import Encoding
-from conddp.heads.head import Head
+from conddp.heads.head import Head, Linearity
 from conddp.privacy.fingerprint import Fingerprint
 
 __all__ = ["Input", "open_input"]
@@ -164,7 +164,7 @@ class _FrameInput(Input):
         self, names: Sequence[str], *, squash: bool, head: Head
     ) -> tuple[PublicFeatures, Encoding, Fingerprint | None]:
         table = PublicTable.of(self.frame, names)
-        encoding = Encoding.of(table, squash=squash, num_bins=head.bins, num_codes=head.num_codes)
+        encoding = _choose_encoding(table, squash, head)
         return encoding.transform(table), encoding, table.fingerprint
 
     def transform(self, encoding: Encoding) -> PublicFeatures:
@@ -207,7 +207,7 @@ class _ArrayInput(Input):
         self, names: Sequence[str], *, squash: bool, head: Head
     ) -> tuple[PublicFeatures, Encoding, Fingerprint | None]:
         table = self.select(names)._read_table()
-        encoding = Encoding.of(table, squash=squash, num_bins=head.bins, num_codes=head.num_codes)
+        encoding = _choose_encoding(table, squash, head)
         return encoding.transform(table), encoding, table.fingerprint
 
     def transform(self, encoding: Encoding) -> PublicFeatures:
@@ -261,3 +261,8 @@ class _SparseInput(Input):
     def read_private(self, columns: Sequence[Column]) -> PrivateFeatures | None:
         taken = self.select([column.name for column in columns]).matrix.toarray() if columns else np.empty((0, 0))
         return read_private({column.name: taken[:, place] for place, column in enumerate(columns)}, columns)
+
+
+def _choose_encoding(table: PublicTable, squash: bool, head: Head) -> Encoding:
+    linear = head.linear_in is Linearity.COLUMNS
+    return Encoding.of(table, squash=squash, splines=linear, num_bins=head.bins, num_codes=head.num_codes)

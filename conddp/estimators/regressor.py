@@ -257,7 +257,10 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         if wanted:
             raise SchemaError(f"an Arrow dataset may be read block by block, which does not allow {wanted[0]} yet.")
         schema = declare_dataset(files, label, self.label_bounds, missing_labels=self.missing_labels)
-        records, encoding = read_dataset(files, schema, squash=self.heavy_tails == "squash", num_bins=request.num_bins)
+        squash = self.heavy_tails == "squash"
+        records, encoding = read_dataset(
+            files, schema, squash=squash, splines=request.splines, num_bins=request.num_bins
+        )
         self.n_features_in_, self.feature_names_in_ = len(schema.public), np.array(schema.public, dtype=object)
         result = replace(request.run(records), feature_order=schema.public, encoding=encoding)
         self._store((result,), result.guarantee)

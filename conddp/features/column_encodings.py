@@ -2,7 +2,8 @@ r"""Encodings of single public columns as numbers, with everything that they dep
 
 A number is left as it is. If it has gaps, they are filled with its median, and a second feature marks them. If it is
 heavy-tailed, :math:`\operatorname{arsinh}((x - m)/s)` takes its place, which is linear near the median m and
-logarithmic far from it. A category becomes one indicator per frequent level; rare levels share indicators by a hash of
+logarithmic far from it. In large tables it may have piecewise linear features too (:mod:`conddp.features.splines`). A
+category becomes one indicator per frequent level; rare levels share indicators by a hash of
 their text. A date becomes a trend, and periodic features for the year, the week and the day as far as it varies in
 them.
 """
@@ -12,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +24,7 @@ from conddp.data.column import Kind
 from conddp.data.public_cells import PublicColumn, find_resemblance
 from conddp.errors import SchemaError
 from conddp.features.bin_encoding import BinEncoding, tidy_level
+from conddp.features.splines import MOST_KNOTS, make_hats
 from conddp.stored import require
 
 __all__ = ["CategoryEncoding", "ColumnEncoding", "DateEncoding", "NumberEncoding", "encode_column"]
@@ -58,6 +61,8 @@ class NumberEncoding:
         Scale of the transformation; 0 if the column is not transformed.
     has_gaps : bool
         Whether a second feature marks gaps. It does if the training column had more than a few.
+    knots : tuple of float
+        Knots of piecewise linear features; empty if there are none.
     """
 
     form: ClassVar[str] = "number"
@@ -67,10 +72,11 @@ class NumberEncoding:
     median: float | None = None
     scale: float = 0.0
     has_gaps: bool = False
+    knots: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, name: str, column: PublicColumn, *, squash: bool) -> "NumberEncoding":
-        """Choose the encoding of a column of numbers."""
+    def of(cls, name: str, column: PublicColumn, *, squash: bool, num_records: int) -> "NumberEncoding":
+        """Choose the encoding of a column of numbers, or of a sample of a table with so many records."""
         gaps = np.isnan(column.values)
         known = column.values[~gaps]
         if not len(known):
@@ -80,23 +86,25 @@ class NumberEncoding:
         scale = _measure_scale(known, median) if squash and is_heavy_tailed(known) else 0.0
         if scale <= TINY:
             scale = 0.0
-        return cls(name, column.kind, median, scale, _is_common(int(gaps.sum()), len(gaps)))
+        return cls(name, column.kind, median, scale, _is_common(int(gaps.sum()), len(gaps), num_records))
 
     @property
     def is_plain(self) -> bool:
         """Whether the feature is the column itself."""
-        return not self.scale and not self.has_gaps
+        return not self.scale and not self.has_gaps and not self.knots
 
     @property
     def features(self) -> tuple[str, ...]:
         """Names of the features."""
         name = f"arsinh({self.column})" if self.scale else self.column
-        return (name, f"{self.column} is missing") if self.has_gaps else (name,)
+        hats = (f"{self.column} near {knot}" for knot in self.knots)
+        return (name, *([f"{self.column} is missing"] if self.has_gaps else []), *hats)
 
     @property
     def groups(self) -> tuple[int, ...]:
-        """Groups of features that share a scale."""
-        return tuple(range(len(self.features)))
+        """Groups of features that share a scale: all piecewise linear features do."""
+        own = 1 + self.has_gaps
+        return (*range(own), *(own for _ in self.knots))
 
     @property
     def remark(self) -> str:
@@ -106,22 +114,28 @@ class NumberEncoding:
             said.append("is heavy-tailed, so that arsinh((x - median) / spread) is used instead")
         if self.has_gaps:
             said.append("has gaps, which are filled with the median and marked by a feature of their own")
+        if self.knots:
+            said.append(f"has {len(self.knots)} piecewise linear features as well, between its quantiles")
         return f"'{self.column}' {' and '.join(said)}." if said else ""
 
-    def transform(self, column: PublicColumn) -> Vector:
-        """Return the features of a column, shape (n, features)."""
+    def transform(self, column: PublicColumn) -> Any:
+        """Return the features of a column, shape (n, features): an array, or a CSR array if there are knots."""
         values, gaps = column.values, np.isnan(column.values)
         if gaps.any():
             if self.median is None:
                 raise SchemaError(f"column '{self.column}' has gaps, but had none in training. Fill them in.")
             values = np.where(gaps, self.median, values)
+        hats = make_hats(values, np.array(self.knots)) if self.knots else None
         if self.scale:
             values = np.round(np.arcsinh((values - (self.median or 0.0)) / self.scale), DECIMALS)
-        return np.column_stack([values, gaps]) if self.has_gaps else np.asarray(values, dtype=np.float64)[:, None]
+        own = np.column_stack([values, gaps]) if self.has_gaps else np.asarray(values, dtype=np.float64)[:, None]
+        return own if hats is None else sparse.hstack([sparse.csr_array(own), hats], format="csr")
 
     def check(self) -> None:
         """Raise SchemaError unless the parameters make sense."""
         require(self.kind in (Kind.NUMBER, Kind.BOOLEAN), "the kind of a number must be number or boolean")
+        require(len(self.knots) != 1 and len(self.knots) <= MOST_KNOTS, f"knots must be none or 2 to {MOST_KNOTS}")
+        require(all(low < high for low, high in pairwise(self.knots)), "the knots of a number must increase")
         require(self.scale >= 0, "the scale of a number must not be negative")
 
 
@@ -153,31 +167,32 @@ class CategoryEncoding:
     resembles: str = ""
 
     @classmethod
-    def of(cls, name: str, column: PublicColumn) -> "CategoryEncoding":
+    def of(cls, name: str, column: PublicColumn, *, num_records: int) -> "CategoryEncoding":
         """Choose the encoding of a category, from the number of records of each level.
 
         The noise in the effect of a level is proportional to one over its number of records, so the effects of rare
         levels cannot be learned. Of up to 40 levels, those with at least a quarter of the square root of n records
         have a feature each, and the others share one. Of more levels, those with at least the square root of n records
-        have a feature each, and the others share up to 64.
+        have a feature each, and the others share up to 64. If the column is a sample of a table with n records, the
+        records of a level are estimated.
         """
         counts = column.count_levels()
-        n = len(column)
-        has_gaps = _is_common(n - int(counts.sum()), n)
+        n, sampled = num_records, len(column)
+        has_gaps = _is_common(sampled - int(counts.sum()), sampled, n)
         if len(counts) <= ALL_LEVELS:
-            common = [
-                level for level, count in zip(column.levels, counts.tolist(), strict=True) if _is_common(count, n)
-            ]
-            rest = sum(count for count in counts.tolist() if not _is_common(count, n))
-            return cls(name, tuple(common), int(_is_common(rest, n)), has_gaps)
+            is_common = [_is_common(count, sampled, n) for count in counts.tolist()]
+            common = [level for level, own in zip(column.levels, is_common, strict=True) if own]
+            rest = sum(count for count, own in zip(counts.tolist(), is_common, strict=True) if not own)
+            return cls(name, tuple(common), int(_is_common(rest, sampled, n)), has_gaps)
         resembles = find_resemblance(column)
         if counts.sum() < RECORDS_PER_LEVEL * len(counts):
             return cls(name, has_gaps=has_gaps, resembles=resembles)
-        frequent = np.flatnonzero(counts >= math.sqrt(n))
+        share = sampled / n
+        frequent = np.flatnonzero(counts >= share * math.sqrt(n))
         frequent = np.sort(frequent[np.argsort(-counts[frequent], kind="stable")][:MOST_LEVELS])
         num_rest = len(counts) - len(frequent)
         rest = int(counts.sum() - counts[frequent].sum())
-        num_bins = min(MOST_BINS, num_rest, math.ceil(rest / (4 * math.sqrt(n)))) if rest else 0
+        num_bins = min(MOST_BINS, num_rest, math.ceil(rest / (share * 4 * math.sqrt(n)))) if rest else 0
         return cls(name, tuple(column.levels[place] for place in frequent), num_bins, has_gaps, resembles)
 
     @property
@@ -278,8 +293,8 @@ class DateEncoding:
     has_gaps: bool = False
 
     @classmethod
-    def of(cls, name: str, column: PublicColumn) -> "DateEncoding":
-        """Choose the encoding of a column of dates."""
+    def of(cls, name: str, column: PublicColumn, *, num_records: int) -> "DateEncoding":
+        """Choose the encoding of a column of dates, or of a sample of a table with so many records."""
         gaps = np.isnan(column.values)
         known = column.values[~gaps]
         if not len(known):
@@ -293,7 +308,7 @@ class DateEncoding:
             span >= HALF_YEAR,
             span >= FORTNIGHT and len(weekdays) > 1,
             len(times) > 1,
-            _is_common(int(gaps.sum()), len(gaps)),
+            _is_common(int(gaps.sum()), len(gaps), num_records),
         )
 
     @property
@@ -348,7 +363,7 @@ class DateEncoding:
 ColumnEncoding = NumberEncoding | CategoryEncoding | DateEncoding | BinEncoding
 
 
-def encode_column(name: str, column: PublicColumn, *, squash: bool) -> ColumnEncoding:
+def encode_column(name: str, column: PublicColumn, *, squash: bool, num_records: int) -> ColumnEncoding:
     """Choose the encoding of a public column.
 
     Privacy
@@ -362,12 +377,14 @@ def encode_column(name: str, column: PublicColumn, *, squash: bool) -> ColumnEnc
         The column.
     squash : bool
         Whether to transform heavy-tailed numbers.
+    num_records : int
+        Number of records of the table, of which the column may be a sample.
     """
     if column.kind is Kind.CATEGORY:
-        return CategoryEncoding.of(name, column)
+        return CategoryEncoding.of(name, column, num_records=num_records)
     if column.kind is Kind.DATE:
-        return DateEncoding.of(name, column)
-    return NumberEncoding.of(name, column, squash=squash)
+        return DateEncoding.of(name, column, num_records=num_records)
+    return NumberEncoding.of(name, column, squash=squash, num_records=num_records)
 
 
 def is_heavy_tailed(known: Vector) -> bool:
@@ -379,9 +396,9 @@ def is_heavy_tailed(known: Vector) -> bool:
         return not ((known == low) | (known == high)).all()  # a flag has no tails
 
 
-def _is_common(count: int, num_records: int) -> bool:
+def _is_common(count: int, sampled: int, num_records: int) -> bool:
     """Whether enough records have a level, or a gap, for its effect to be learned."""
-    return count > 0 and count >= RARE * math.sqrt(num_records)
+    return count > 0 and count >= sampled / num_records * RARE * math.sqrt(num_records)
 
 
 def _measure_scale(known: Vector, median: float) -> float:

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,7 @@ from conddp.features.column_encodings import (
     is_heavy_tailed,
     require_kind,
 )
+from conddp.features.splines import FEWEST_KNOTS, MOST_KNOTS, choose_knots
 from conddp.stored import decode, require
 
 __all__ = ["Encoding"]
@@ -33,6 +34,7 @@ __all__ = ["Encoding"]
 DENSEST, SMALLEST = 0.25, 1 << 22  # fraction of non-zero cells, and number of cells, from which features are sparse
 MOST_FEATURES = 20_000
 ENOUGH = 10_000  # records from which the median of a column is computed if no record has a gap
+LARGE = 100_000  # records from which numbers may have piecewise linear features
 MANY = 20  # records, none of which has a known level
 FORMS: dict[str, type[ColumnEncoding]] = {
     each.form: each for each in (NumberEncoding, CategoryEncoding, DateEncoding, BinEncoding)
@@ -66,22 +68,34 @@ class Encoding:
 
     @classmethod
     def of(
-        cls, table: PublicTable, *, squash: bool = True, num_bins: int | None = None, num_codes: int = 0
+        cls,
+        table: PublicTable,
+        *,
+        squash: bool = True,
+        splines: bool = True,
+        num_bins: int | None = None,
+        num_codes: int = 0,
+        num_records: int | None = None,
     ) -> "Encoding":
         """Choose the encoding of a public table.
 
         Parameters
         ----------
         table : PublicTable
-            The training records.
+            The training records, or a sample of them.
         squash : bool
             Whether to transform heavy-tailed numbers.
+        splines : bool
+            Whether numbers of a large table get piecewise linear features, for models that are linear in features.
         num_bins : int, optional
             Encode every category as the number of one of so many bins, by a hash of its level. These features come
             first. If None, categories become indicators.
         num_codes : int
             Number of columns, counted from the first, that hold bins already if they are numbers.
+        num_records : int, optional
+            Number of training records if the table is a sample of them.
         """
+        n = len(table) if num_records is None else num_records
         if num_bins is not None:
             coded = set(table.names[:num_codes])
             made: list[ColumnEncoding] = []
@@ -90,14 +104,15 @@ class Encoding:
                 if hashed or name in coded:
                     made.append(BinEncoding(name, num_bins, hashed))
                 else:
-                    made.append(encode_column(name, each, squash=squash))
+                    made.append(encode_column(name, each, squash=squash, num_records=n))
             return cls(tuple(made))
         if table.matrix is not None and _is_plain(table.matrix, squash=squash):
             medians = np.median(table.matrix[:: 1 + len(table) // ENOUGH], axis=0)  # for gaps in new records
             medians[np.abs(medians) <= TINY] = 0.0
             pairs = zip(table.names, medians.tolist(), strict=True)
             return cls(tuple(NumberEncoding(name, median=median) for name, median in pairs))
-        encoding = cls(tuple(encode_column(name, each, squash=squash) for name, each in table.columns.items()))
+        columns = [encode_column(name, each, squash=squash, num_records=n) for name, each in table.columns.items()]
+        encoding = cls(tuple(_add_knots(columns, table, n) if splines and n >= LARGE else columns))
         if len(encoding.features) > MOST_FEATURES:
             raise SchemaError(
                 f"the public columns give {len(encoding.features):,} features, more than {MOST_FEATURES:,}. Drop "
@@ -227,6 +242,20 @@ class Encoding:
         require(len(set(made.features)) == len(made.features), "'encoding' has features of the same name")
         require(len(set(made.names)) == len(made.names), "'encoding' has a column twice")
         return made
+
+
+def _add_knots(columns: Sequence[ColumnEncoding], table: PublicTable, num_records: int) -> Iterator[ColumnEncoding]:
+    """Give numbers knots, as many as there may be without more than twice as many features in all."""
+    numbers = [each for each in columns if isinstance(each, NumberEncoding) and each.kind is Kind.NUMBER]
+    number = min(MOST_KNOTS, sum(len(each.features) for each in columns) // max(1, len(numbers)))
+    for each in columns:
+        if isinstance(each, NumberEncoding) and each.kind is Kind.NUMBER and number >= FEWEST_KNOTS:
+            values = table.columns[each.column].values
+            known = values[~np.isnan(values)]
+            if len(known):
+                yield replace(each, knots=choose_knots(known, number, num_records=num_records))
+                continue
+        yield each
 
 
 def _plain(value: Any) -> Any:

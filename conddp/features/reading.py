@@ -18,7 +18,7 @@ __all__ = ["read_features", "read_public", "read_records"]
 
 
 def read_records(
-    frame: Any, schema: Schema, *, squash: bool = True, num_bins: int | None = None
+    frame: Any, schema: Schema, *, squash: bool = True, splines: bool = True, num_bins: int | None = None
 ) -> tuple[Records, Encoding]:
     """Read the columns of a schema from a table, and choose the encoding of the public ones.
 
@@ -35,6 +35,8 @@ def read_records(
         The columns to read.
     squash : bool
         Whether to transform heavy-tailed numbers.
+    splines : bool
+        Whether numbers of a large table get piecewise linear features.
     num_bins : int, optional
         Encode categories as bins for a head that looks them up; as indicators if None.
     """
@@ -44,7 +46,7 @@ def read_records(
     if schema.label.missing_is_public:
         table = _drop_missing_labels(table, schema)
     public = read_public(table, schema)
-    encoding = Encoding.of(public, squash=squash, num_bins=num_bins)
+    encoding = Encoding.of(public, squash=squash, splines=splines, num_bins=num_bins)
     label = as_column(table[schema.label.name], what=f"label '{schema.label.name}'", finite=False, cure=LABEL_CURE)
     units = None
     if schema.unit is not None:

@@ -33,7 +33,12 @@ DENSEST = 0.25  # fraction of non-zero cells up to which blocks are sparse
 
 
 def open_records(
-    paths: Sequence[str | Path], schema: Schema, *, squash: bool = True, num_bins: int | None = None
+    paths: Sequence[str | Path],
+    schema: Schema,
+    *,
+    squash: bool = True,
+    splines: bool = True,
+    num_bins: int | None = None,
 ) -> tuple[Records, Encoding]:
     """Open the columns of a schema in Parquet files, and choose the encoding of the public ones.
 
@@ -53,6 +58,8 @@ def open_records(
         The columns to read.
     squash : bool
         Whether to transform heavy-tailed numbers.
+    splines : bool
+        Whether numbers of a large table get piecewise linear features.
     num_bins : int, optional
         Number of bins that categories are hashed into, for heads that look them up.
 
@@ -74,7 +81,7 @@ def open_records(
     number = min(SAMPLED, max(LEAST_SAMPLED, SAMPLED_CELLS // max(1, len(schema.public))))
     survey = run_pass(_Survey(schema.public, schema.kinds, number / len(table)), frame, block_size=ROWS_AT_ONCE)
     sample = PublicTable.of(survey.join(), schema.public, kinds=schema.kinds)
-    encoding = Encoding.of(sample, squash=squash, num_bins=num_bins)
+    encoding = Encoding.of(sample, squash=squash, splines=splines, num_bins=num_bins, num_records=len(table))
     features = StoredFeatures(table, encoding, sparsely=_is_sparse(encoding, sample), digest=survey.digest)
     label = StoredLabels.of(table, schema.label.name, schema.label_bounds)
     return Records(features, None, label, None, schema, survey.fingerprint.finish()), encoding
