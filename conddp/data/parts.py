@@ -17,6 +17,7 @@ from scipy.sparse import csr_array, issparse
 
 from conddp.bounds import Bounds
 from conddp.categories import Categories
+from conddp.data.ranges import has_infinity, has_nan, is_finite
 from conddp.errors import PrivateDataLeak, SchemaError
 
 __all__ = [
@@ -86,7 +87,8 @@ def as_numbers(values: object, *, what: str, finite: bool = True, gaps: bool = F
     if array.dtype not in (np.float32, np.float64):
         with np.errstate(over="ignore"):
             array = array.astype(np.float64)
-    if (not gaps and np.isnan(array).any()) or (finite and np.isinf(array).any()):
+    both = finite and not gaps
+    if not is_finite(array) if both else (finite and has_infinity(array)) or (not gaps and has_nan(array)):
         raise SchemaError(f"{what} contains {'NaN or infinity' if finite else 'NaN'}. {cure}")
     return array
 
@@ -207,6 +209,16 @@ class PublicFeatures:
         if groups is not None and np.shape(groups) != self.shape[1:]:
             raise SchemaError(f"expected one group for each of {self.shape[1]} public columns.")
 
+    @staticmethod
+    def of_finite(
+        values: Matrix, names: Sequence[str], groups: NDArray[np.intp] | None = None, *, num_codes: int = 0
+    ) -> "PublicFeatures":
+        """Take an array that is known to hold finite numbers, without looking at each."""
+        made = PublicFeatures.__new__(PublicFeatures)
+        made._matrix = made._dense = values
+        made.names, made.groups, made.num_codes = _check_names("public", names, values.shape), groups, num_codes
+        return made
+
     @property
     def matrix(self) -> "Matrix | SparseMatrix":
         """Columns as they are stored: an array or a CSR matrix. Both support ``@`` and slices of rows."""
@@ -252,7 +264,10 @@ class PublicFeatures:
         if not num_codes:
             return self
         groups = None if self.groups is None else self.groups[num_codes:]
-        return PublicFeatures(self._matrix[:, num_codes:], self.names[num_codes:], groups)
+        names = self.names[num_codes:]
+        if isinstance(self._matrix, csr_array):
+            return PublicFeatures(self._matrix[:, num_codes:], names, groups)
+        return PublicFeatures.of_finite(self._matrix[:, num_codes:], names, groups)
 
     def check_dense(self) -> None:
         """Raise a :class:`SchemaError` if a sparse matrix is too large to be expanded to an array."""
@@ -269,7 +284,9 @@ class PublicFeatures:
 
     def __getitem__(self, index: Any) -> "PublicFeatures":
         """Select records by slice or by positions. Sparse features stay sparse."""
-        return PublicFeatures(self._matrix[index], self.names, self.groups, num_codes=self.num_codes)
+        if isinstance(self._matrix, csr_array):
+            return PublicFeatures(self._matrix[index], self.names, self.groups, num_codes=self.num_codes)
+        return PublicFeatures.of_finite(self._matrix[index], self.names, self.groups, num_codes=self.num_codes)
 
     def __repr__(self) -> str:
         return _describe(self)

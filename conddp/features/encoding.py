@@ -13,6 +13,7 @@ from scipy import sparse
 from conddp.data.column import Kind
 from conddp.data.parts import PublicFeatures
 from conddp.data.public_table import PublicTable
+from conddp.data.ranges import ColumnRanges, bound_deviations
 from conddp.errors import SchemaError
 from conddp.features.bin_encoding import BinEncoding
 from conddp.features.column_encodings import (
@@ -33,6 +34,8 @@ __all__ = ["Encoding"]
 DENSEST, SMALLEST = 0.25, 1 << 22  # fraction of non-zero cells, and number of cells, from which features are sparse
 MOST_FEATURES = 20_000
 ENOUGH = 10_000  # records from which the median of a column is computed if no record has a gap
+SOME = 8  # one in so many pieces of a column is read to rule out heavy tails
+ROUNDING = 1e-9  # relative error that is allowed for in bounds on columns
 MANY = 20  # records, none of which has a known level
 FORMS: dict[str, type[ColumnEncoding]] = {
     each.form: each for each in (NumberEncoding, CategoryEncoding, DateEncoding, BinEncoding)
@@ -92,8 +95,9 @@ class Encoding:
                 else:
                     made.append(encode_column(name, each, squash=squash))
             return cls(tuple(made))
-        if table.matrix is not None and _is_plain(table.matrix, squash=squash):
-            medians = np.median(table.matrix[:: 1 + len(table) // ENOUGH], axis=0)  # for gaps in new records
+        X = table.full_matrix
+        if X is not None and not (squash and _has_heavy_tails(X, table.ranges)):
+            medians = np.median(X[:: 1 + len(table) // ENOUGH], axis=0)  # for gaps in new records
             medians[np.abs(medians) <= TINY] = 0.0
             pairs = zip(table.names, medians.tolist(), strict=True)
             return cls(tuple(NumberEncoding(name, median=median) for name, median in pairs))
@@ -164,13 +168,8 @@ class Encoding:
         """
         for each in self.columns:
             require_kind(each, table.columns[each.column])
-        if (
-            self.is_plain
-            and table.matrix is not None
-            and table.names == self.names
-            and not np.isnan(table.matrix).any()
-        ):
-            return PublicFeatures(table.matrix, self.features)
+        if table.full_matrix is not None and self.is_plain and table.names == self.names:
+            return PublicFeatures.of_finite(table.full_matrix, self.features)
         if as_part is None:
             self._warn_of_unknown_levels(table)
         parts = [each.transform(table.columns[each.column]) for each in self._in_order]
@@ -235,17 +234,23 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _is_plain(X: NDArray[Any], *, squash: bool) -> bool:
-    """Whether no column of an array has gaps or, if that matters, heavy tails."""
-    if np.isnan(X).any():
+def _has_heavy_tails(X: NDArray[Any], ranges: ColumnRanges | None) -> bool:
+    """Whether any column of an array without gaps has heavy tails.
+
+    Columns are ruled out by bounds that take little time, from some records and then from all. The exact rule decides
+    on the others.
+    """
+    if ranges is None or not X.size:
         return False
-    if not squash or not X.size:
-        return True
+    low, high = ranges.low.astype(np.float64), ranges.high.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        center, deviation = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
-        farthest = np.maximum(X.max(axis=0) - center, center - X.min(axis=0))
-        far = np.flatnonzero((farthest > FAR * deviation) & (deviation > 0))
-        return not any(is_heavy_tailed(X[:, place]) for place in far)
+        farthest = np.maximum(high - ranges.center, ranges.center - low)
+        farthest += ROUNDING * np.maximum(np.abs(low), np.abs(high))
+        for every in (SOME, 1):
+            near = farthest <= (1 - ROUNDING) * FAR * bound_deviations(X, every=every)
+            if (near | (low == high)).all():
+                return False
+    return any(is_heavy_tailed(X[:, place]) for place in np.flatnonzero(~near & (low < high)))
 
 
 def _join(parts: Sequence[Any], num_records: int, *, sparsely: bool | None) -> Any:
