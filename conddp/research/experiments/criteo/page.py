@@ -146,7 +146,7 @@ def read_rows(path: Path) -> tuple[list[str], list[CriteoRow]]:
         }
         counts = {name: int(entry[name]) for name in ("num_seeds", "num_epochs")}
         texts = {name: entry[name] for name in ("part", "method", "relation", "setting")}
-        rows.append(CriteoRow(**texts, **numbers, **counts))  # type: ignore[arg-type]
+        rows.append(CriteoRow(**texts, **numbers, **counts))  # type: ignore[arg-type]  # the type of each column is chosen above
     return header, rows
 
 
