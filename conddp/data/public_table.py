@@ -64,6 +64,9 @@ class PublicTable:
         table = open_frame(frame)
         names, kinds = list(table.columns) if names is None else list(names), kinds or {}
         require_columns(table, names)
+        matrix = None if kinds else _view_matrix(table, names)
+        if matrix is not None:
+            return cls.of_array(matrix, names)
         columns = {name: read_public_column(table[name], name=name, kind=kinds.get(name)) for name in names}
         return cls(columns, len(table))
 
@@ -137,6 +140,18 @@ def _count(column: PublicColumn) -> dict[str, int]:
     """Number of records of each level of a category; a gap counts as empty text."""
     counts = dict(zip(column.levels, column.count_levels().tolist(), strict=True))
     return {**counts, "": int((column.values < 0).sum())}
+
+
+def _view_matrix(table: nw.DataFrame[Any], names: Sequence[str]) -> NDArray[Any] | None:
+    """The columns of a pandas table as one array, without a copy; None if they are not stored as one."""
+    if not table.implementation.is_pandas() or not names:
+        return None
+    frame = table.to_native()
+    if any(dtype != np.float64 for dtype in frame.dtypes):
+        return None
+    first = frame.columns.get_loc(names[0])
+    X = frame.to_numpy()[:, first : first + len(names)]
+    return X if list(frame.columns[first : first + len(names)]) == list(names) else None
 
 
 def open_frame(frame: Any) -> nw.DataFrame[Any]:

@@ -77,7 +77,7 @@ def bound_deviations(X: NDArray[Any], *, every: int = 1) -> Vector:
             squares[columns] += ones @ np.multiply(moved, moved, out=moved)
             numbers[columns] += len(piece)
         # The sum over some records of squared distances from any point is at least that of distances from their mean.
-        return np.sqrt(np.maximum(squares - sums * (sums / numbers), 0.0) / n)
+        return np.asarray(np.sqrt(np.maximum(squares - sums * (sums / numbers), 0.0) / n))
 
 
 def is_finite(array: NDArray[Any]) -> bool:

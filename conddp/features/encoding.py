@@ -12,8 +12,9 @@ from scipy import sparse
 
 from conddp.data.column import Kind
 from conddp.data.parts import PublicFeatures
+from conddp.data.passes import list_blocks
 from conddp.data.public_table import PublicTable
-from conddp.data.ranges import ColumnRanges, bound_deviations
+from conddp.data.ranges import ColumnRanges, bound_deviations, is_finite
 from conddp.errors import SchemaError
 from conddp.features.bin_encoding import BinEncoding
 from conddp.features.column_encodings import (
@@ -36,6 +37,7 @@ MOST_FEATURES = 20_000
 ENOUGH = 10_000  # records from which the median of a column is computed if no record has a gap
 SOME = 8  # one in so many pieces of a column is read to rule out heavy tails
 ROUNDING = 1e-9  # relative error that is allowed for in bounds on columns
+CELLS_IN_CACHE = 2**18  # cells of the features that are put together at a time
 MANY = 20  # records, none of which has a known level
 FORMS: dict[str, type[ColumnEncoding]] = {
     each.form: each for each in (NumberEncoding, CategoryEncoding, DateEncoding, BinEncoding)
@@ -174,7 +176,10 @@ class Encoding:
             self._warn_of_unknown_levels(table)
         parts = [each.transform(table.columns[each.column]) for each in self._in_order]
         joined = _join(parts, len(table), sparsely=as_part)
-        return PublicFeatures(joined, self.features, self.find_groups(), num_codes=self.num_codes)
+        groups = self.find_groups()
+        if isinstance(joined, np.ndarray) and all(is_finite(each) for each in parts if isinstance(each, np.ndarray)):
+            return PublicFeatures.of_finite(joined, self.features, groups, num_codes=self.num_codes)
+        return PublicFeatures(joined, self.features, groups, num_codes=self.num_codes)
 
     def find_groups(self) -> NDArray[np.intp] | None:
         """Group of each feature; features of a group share a scale. None if every feature has its own."""
@@ -261,10 +266,16 @@ def _join(parts: Sequence[Any], num_records: int, *, sparsely: bool | None) -> A
         sparsely = num_records * width >= SMALLEST and filled < DENSEST * num_records * width
     if sparsely:
         return sparse.hstack([sparse.csr_array(part) for part in parts], format="csr")
-    joined = np.empty((num_records, width))
-    start = 0
-    for part in parts:
-        stop = start + part.shape[1]
-        joined[:, start:stop] = part if isinstance(part, np.ndarray) else part.toarray()
-        start = stop
+    joined = np.zeros((num_records, width))
+    for span in list_blocks(num_records, block_size=max(1, CELLS_IN_CACHE // max(width, 1))):
+        start = 0
+        for part in parts:
+            if isinstance(part, np.ndarray):
+                joined[span, start : start + part.shape[1]] = part[span]
+            else:
+                ends = part.indptr[span.start : span.stop + 1]
+                stored = slice(ends[0], ends[-1])
+                places = np.repeat(np.arange(span.start, span.stop) * width + start, np.diff(ends))
+                joined.reshape(-1)[places + part.indices[stored]] = part.data[stored]
+            start += part.shape[1]
     return joined

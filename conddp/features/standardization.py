@@ -16,6 +16,7 @@ from conddp.features.stored_features import StoredFeatures
 __all__ = ["Standardization", "add_by_group", "choose_signs", "is_large"]
 
 ROWS_AT_ONCE = 65536  # rows per block when the Gram matrix is summed or features are multiplied by C
+CELLS_IN_CACHE = 2**17  # cells of a part of a dense block, unless the Gram matrix itself is as large
 SPARSE_ROWS_AT_ONCE = 2**18  # same, for sparse products, whose results take more memory than their rows
 LARGEST_IN_MEMORY = 2**27  # cells of public rows that are whitened or conditioned in memory: 1 GB
 NO_WEIGHTS = "records of a table that is read from files block by block cannot have weights yet. Use one file."
@@ -235,7 +236,7 @@ class _SumMoments:
 def _choose_shift(X: Matrix | SparseMatrix) -> NDArray[np.float64]:
     """Means of the columns; 0 for sparse columns with implicit zeros."""
     if not isinstance(X, csr_array):
-        return np.asarray(X.astype(np.float64, copy=False).mean(axis=0))
+        return np.asarray(X.astype(np.float64, order="C", copy=False).mean(axis=0))  # in one order, however stored
     return np.asarray(np.where(find_full_columns(X), X.sum(axis=0) / X.shape[0], 0.0))
 
 
@@ -252,12 +253,20 @@ def subtract_from_stored(X: SparseMatrix, shift: NDArray[np.float64]) -> SparseM
 def _sum_dense(
     X: Matrix, shift: NDArray[np.float64], weights: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sums of outer products and of rows."""
-    block = X.astype(np.float64, copy=False)
-    if shift.any():
-        block = block - shift
-    scaled = block if weights is None else block * weights[:, None]
-    return scaled.T @ block, scaled.sum(axis=0)
+    """Sums of outer products and of rows, over parts that stay in the processor's cache."""
+    n, d = X.shape
+    gram, total = np.zeros((d, d)), np.zeros(d)
+    size = min(n, max(CELLS_IN_CACHE // max(d, 1), 8 * d))
+    buffer = np.empty((size, d))
+    for start in range(0, n, size):
+        part = X[start : start + size]
+        block = (
+            np.subtract(part, shift, out=buffer[: len(part)]) if shift.any() else part.astype(np.float64, copy=False)
+        )
+        scaled = block if weights is None else block * weights[start : start + size, None]
+        gram += scaled.T @ block
+        total += np.ones(len(part)) @ scaled
+    return gram, total
 
 
 def _sum_sparse(

@@ -77,7 +77,8 @@ class WhitenedRows(PublicRows):
         values = np.empty((len(public), constant + len(axes.variances)))
         values[:, :constant] = 1.0
         for span in list_blocks(len(public)):
-            values[span, constant:] = (public.get_block(span) - axes.center) @ axes.slopes
+            moved = np.subtract(public.get_block(span), axes.center, order="C")  # so that all orders give the same
+            values[span, constant:] = moved @ axes.slopes
         variances = np.concatenate([np.ones(int(constant)), axes.variances])
         return cls(values, variances, axes.make_matrix(constant=constant), constant, weights)
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigvalsh
 
 from conddp.data.parts import PublicFeatures
 from conddp.features.grouped_rows import whiten
@@ -241,6 +240,8 @@ def _list_singular_values(moments: Standardization, rank: int) -> NDArray[np.flo
     n, center = moments.num_records, moments.center
     gram = moments.gram * np.outer(moments.scale, moments.scale) + n * np.outer(center, center)
     gram = np.block([[gram, n * center[:, None]], [n * center[None], np.full((1, 1), float(n))]])
+    from scipy.linalg import eigvalsh
+
     squared = eigvalsh(gram, overwrite_a=True, check_finite=False)[::-1][:rank]
     return np.asarray(np.sqrt(np.maximum(squared, 1e-16 * squared[0])))
 
