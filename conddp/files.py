@@ -192,7 +192,9 @@ def fit_file(
                 "private columns and units."
             )
         records, encoding = load_records(files, schema, num_bins=request.num_bins)
-        design = Design.of(records.arrange().public)  # now: what fails after the fit fails when budget has been spent
+        design = Design.of(
+            records.arrange().public.keep_moments()
+        )  # now: what fails after the fit fails when budget has been spent
         result = request.run(
             records,
             callback=None if show_step is None else StepCounter(show_step),

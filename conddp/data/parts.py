@@ -17,6 +17,7 @@ from scipy.sparse import csr_array, issparse
 
 from conddp.bounds import Bounds
 from conddp.categories import Categories
+from conddp.data.numpy_cells import to_numpy
 from conddp.data.ranges import has_infinity, has_nan, is_finite
 from conddp.errors import PrivateDataLeak, SchemaError
 
@@ -156,7 +157,7 @@ def as_column(
         raise _refuse_times(what)
     if not (kind.is_numeric() or kind in (nw.Boolean, nw.Object)):
         raise SchemaError(f"{what} holds {_name_kind(kind)} where a number is expected. Convert it to numbers.")
-    return as_numbers(series.to_numpy(), what=what, finite=finite, gaps=gaps, cure=cure)
+    return as_numbers(to_numpy(series), what=what, finite=finite, gaps=gaps, cure=cure)
 
 
 class PublicFeatures:
@@ -190,6 +191,7 @@ class PublicFeatures:
     _dense: Matrix | None
 
     num_codes: int
+    derived: dict[Any, Any] | None = None  # what was computed from these features, if it is kept
 
     def __init__(
         self,
@@ -218,6 +220,11 @@ class PublicFeatures:
         made._matrix = made._dense = values
         made.names, made.groups, made.num_codes = _check_names("public", names, values.shape), groups, num_codes
         return made
+
+    def keep_moments(self) -> "PublicFeatures":
+        """Keep moments for the next call, on condition that no cell will change. Returns the features themselves."""
+        self.derived = {} if self.derived is None else self.derived
+        return self
 
     @property
     def matrix(self) -> "Matrix | SparseMatrix":

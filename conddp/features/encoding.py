@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from conddp.data.column import Kind
+from conddp.data.numpy_cells import view_arrow
 from conddp.data.parts import PublicFeatures
 from conddp.data.passes import list_blocks
 from conddp.data.public_table import PublicTable
@@ -180,6 +181,20 @@ class Encoding:
         if isinstance(joined, np.ndarray) and all(is_finite(each) for each in parts if isinstance(each, np.ndarray)):
             return PublicFeatures.of_finite(joined, self.features, groups, num_codes=self.num_codes)
         return PublicFeatures(joined, self.features, groups, num_codes=self.num_codes)
+
+    def join_numbers(self, piece: Any) -> NDArray[np.float64] | None:
+        """Return the features of an Arrow table: its columns, if they are numbers that are left as they are.
+
+        None if this takes more than putting columns side by side, because of their encoding, type or gaps.
+        """
+        if not self.is_plain or any(each.kind is not Kind.NUMBER for each in self.columns):
+            return None
+        columns = [view_arrow(piece[name]) for name in self.names]
+        known = [column[:, None] for column in columns if column is not None and is_finite(column)]
+        if len(known) < len(columns):
+            return None
+        joined: NDArray[np.float64] = _join(known, len(piece), sparsely=False)
+        return joined
 
     def find_groups(self) -> NDArray[np.intp] | None:
         """Group of each feature; features of a group share a scale. None if every feature has its own."""

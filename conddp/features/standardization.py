@@ -88,7 +88,7 @@ class Standardization:
     ) -> "Standardization":
         """Compute moments of public features, or of an iterator over chunks of them, in one pass.
 
-        Moments of features in files are kept with them for the next call.
+        Moments of features in files, or of those that were told to, are kept with them for the next call.
 
         With an intercept, an approximate mean of every column is subtracted first, so that columns far from zero, such
         as dates, do not lose precision. Large sparse features are summed by sparse products. A mean is then subtracted
@@ -105,11 +105,12 @@ class Standardization:
         weights : array of shape (n,), optional
             Weights of the records; all moments are then weighted.
         """
-        if isinstance(public_features, StoredFeatures) and weights is None:
-            kept: Standardization | None = public_features.derived.get(("moments", constant))
+        derived = public_features.derived if isinstance(public_features, PublicFeatures) and weights is None else None
+        if derived is not None:
+            kept: Standardization | None = derived.get(("moments", constant))
             if kept is None:
                 kept = cls._compute(public_features, constant=constant, function=function, weights=None)
-                public_features.derived["moments", constant] = kept
+                derived["moments", constant] = kept
             return kept
         return cls._compute(public_features, constant=constant, function=function, weights=weights)
 
