@@ -196,7 +196,8 @@ def fit_file(
         records, encoding = load_records(
             files, schema, splines=request.splines, num_bins=request.num_bins, small=in_blocks
         )
-        design = Design.of(records.arrange().public)  # now: what fails after the fit fails when budget has been spent
+        # Now: what fails after the fit fails when budget has been spent.
+        design = Design.of(records.arrange().public.keep_moments())
         result = request.run(
             records,
             callback=None if show_step is None else StepCounter(show_step),

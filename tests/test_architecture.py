@@ -158,6 +158,53 @@ print(PrivateRegressor(label_bounds=(-5, 5)).fit(X, X.sum(axis=1)).predict(X).sh
     assert done.stdout.strip() == "(200,)"
 
 
+def list_imported(program: str) -> set[str]:
+    """Modules that a program has imported when it ends."""
+    program = f"import sys\n{program}\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_the_package_itself_imports_nothing() -> None:
+    added = {name.split(".")[0] for name in list_imported("import conddp") - list_imported("")}
+    assert added - sys.stdlib_module_names == {"conddp"}
+
+
+LATE = {
+    "cloudpickle",
+    "dp_accounting",
+    "jinja2",
+    "matplotlib",
+    "mpmath",
+    "numba",
+    "rich",
+    "safetensors",
+    "torch",
+    "typer",
+}
+
+
+def test_algorithms_start_without_what_they_rarely_need() -> None:
+    imported = list_imported("import conddp\nconddp.CondNewton, conddp.Records, conddp.PrivacyLedger")
+    heavy = {"pandas", "pyarrow", "scipy.linalg", "scipy.optimize", "scipy.sparse.linalg", "scipy.stats", "sklearn"}
+    assert not imported & (LATE | heavy)
+
+
+def test_the_estimator_imports_little_beside_scikit_learn() -> None:
+    imported = list_imported("import conddp\nconddp.PrivateRegressor")
+    late = LATE - {"cloudpickle"} | {"pyarrow.dataset", "pyarrow.parquet"}  # scikit-learn imports others, and pandas
+    assert "sklearn" in imported and not imported & late
+    assert not any(name.startswith(("conddp.planning", "conddp.report", "conddp.research")) for name in imported)
+
+
+def test_the_command_line_shows_its_help_without_the_library() -> None:
+    imported = list_imported(
+        "sys.argv = ['conddp', '--help']\nfrom conddp.cli.main import main\n"
+        "import contextlib, io\nwith contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()): main()"
+    )
+    assert "typer" in imported and not imported & {"narwhals", "numpy", "pyarrow", "scipy", "sklearn"}
+
+
 def test_public_names_exist_and_are_few() -> None:
     assert all(hasattr(conddp, name) for name in conddp.__all__)
     assert len(conddp.__all__) <= 36

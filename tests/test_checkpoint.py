@@ -24,6 +24,7 @@ from conddp.errors import CheckpointError, LedgerError, PrivacyError
 from conddp.heads import MLP, Head, Linear
 from conddp.models.result import FitResult
 from conddp.privacy import Curator, LedgerEntry, Neighbouring, RandomSource
+from conddp.privacy.digest import update_digest
 
 BUDGET = PrivacyBudget(4.0, 1e-6)
 
@@ -308,9 +309,7 @@ def test_the_file_shows_no_private_value_and_no_hash_of_one(tmp_path: Path) -> N
     with pytest.raises(Killed):
         OneShot().fit(records, BUDGET, checkpoint=file, curator_class=make_killer(0, []))
     content = file.read_bytes()
-    plain = hashlib.sha256()
-    for part in list_private(records):
-        plain.update(len(part).to_bytes(8, "little") + part)
+    plain = update_digest(hashlib.sha256(), list_private(records))
     assert plain.hexdigest().encode() not in content
     cells = np.ascontiguousarray(records.label.values).tobytes()
     assert hashlib.sha256(cells).hexdigest().encode() not in content

@@ -1,5 +1,7 @@
 """Facts about public columns, against brute force and against fits."""
 
+from typing import Any, Literal
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,8 @@ from conddp.algorithms import OneShot
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PublicFeatures
 from conddp.data.records import Records
+from conddp.features.standardization import Standardization
+from conddp.features.whitening import WhitenedRows
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
@@ -91,3 +95,27 @@ def test_no_column_is_no_error() -> None:
     design = Design.of(PublicFeatures(np.empty((10, 0))))
     assert (design.rank, design.effective_rank, design.scaled_condition_number) == (1, 0.0, 1.0)
     assert list(design.list_remarks()) != []
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_design_in_memory_is_that_of_rows_that_are_formed(order: Literal["C", "F"]) -> None:
+    rng = np.random.default_rng(5)
+    X = np.asarray(rng.normal([0.0, 5.0, 1e6], [1.0, 0.1, 30.0], size=(3000, 3)), order=order)
+    X[17, 0] = 40.0
+    design, rows = Design.of(PublicFeatures(X)), WhitenedRows.of(PublicFeatures(X))
+    leverages = (rows.values**2).sum(axis=1) / 3000
+    assert design.rank == rows.num_directions and design.heavy_tailed == ("x0",)
+    assert np.isclose(design.largest_leverage, leverages.max(), rtol=1e-9)
+    assert np.isclose(design.high_leverage, np.quantile(leverages, 0.99), rtol=1e-9)
+    longest = ((X**2).sum(axis=1).max() + 1) * (np.linalg.svd(with_constant(X), compute_uv=False) ** -2.0).sum() / 3000
+    assert np.isclose(design.plain_cost, longest, rtol=1e-6)
+
+
+def test_moments_are_kept_if_features_are_told_to() -> None:
+    public = PublicFeatures(np.random.default_rng(6).normal(size=(50, 2)))
+    settings: dict[str, Any] = {"constant": True, "function": "test"}
+    assert Standardization.of(public, **settings) is not Standardization.of(public, **settings)
+    kept = Standardization.of(public.keep_moments(), **settings)
+    assert kept is Standardization.of(public, **settings)
+    assert Standardization.of(public, **settings, weights=np.arange(50.0)) is not kept
+    assert Standardization.of(public, constant=False, function="test").center.tolist() == [0.0, 0.0]

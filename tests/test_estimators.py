@@ -1,3 +1,4 @@
+import hashlib
 import pickle
 from pathlib import Path
 from typing import Any
@@ -406,14 +407,17 @@ def test_units_and_settings_of_own_algorithms_change_the_noise_of_a_seed() -> No
     from conddp.bounds import Bounds
     from conddp.data import Labels, PublicFeatures, Records
     from conddp.data.units import Units
+    from conddp.privacy.digest import update_digest
 
     public, label = PublicFeatures(np.ones((4, 1))), Labels(np.zeros(4), Bounds(0, 1))
     groupings = [None, [0, 0, 1, 2], [0, 1, 1, 2], [0, 1, 2, 3]]
     described = [
-        b"|".join(list_public(Records(public, None, label, None if each is None else Units.of(each))))
+        update_digest(
+            hashlib.sha256(), list_public(Records(public, None, label, None if each is None else Units.of(each)))
+        )
         for each in groupings
     ]
-    assert len(set(described)) == len(groupings)
+    assert len({each.digest() for each in described}) == len(groupings)
 
     class Own:
         def __init__(self, setting: Any) -> None:

@@ -16,6 +16,7 @@ from conddp.data.records import Records
 from conddp.distributed import is_one_of_several
 from conddp.errors import PrivacyWarning, RankLost, RankMismatch
 from conddp.models.result import FitResult
+from conddp.privacy.digest import update_digest
 from conddp.privacy.locked import Locked
 from conddp.training.ranks import Ranks, Share, get_ranks
 
@@ -104,13 +105,7 @@ def _describe(records: Records, settings: Sequence[bytes]) -> dict[str, str]:
     parts["public values, units or weights"] = list_public(records)
     versions = [f"{package} {version(package)}" for package in PACKAGES]
     parts["versions of Python or packages"] = [repr((sys.version_info[:2], versions)).encode()]
-    digests = {}
-    for what, blobs in parts.items():
-        digest = hashlib.sha256()
-        for blob in blobs:
-            digest.update(len(blob).to_bytes(8, "little") + blob)
-        digests[what] = digest.hexdigest()
-    return digests
+    return {what: update_digest(hashlib.sha256(), each).hexdigest() for what, each in parts.items()}
 
 
 @contextmanager

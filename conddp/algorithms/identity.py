@@ -15,6 +15,7 @@ from conddp.bounds import Bounds
 from conddp.data.passes import get_partitions
 from conddp.data.records import Records
 from conddp.features.stored_features import StoredFeatures
+from conddp.privacy.digest import CellBytes, Part
 
 __all__ = ["ADDED_LATER", "list_private", "list_public", "list_settings"]
 
@@ -39,7 +40,7 @@ def _list_contents(settings: object) -> dict[str, Any] | None:
     return {name: value for name, value in contents.items() if name not in later or value != later[name]}
 
 
-def list_public(records: Records) -> Iterator[bytes]:
+def list_public(records: Records) -> Iterator[Part]:
     """Declared bounds and categories, public cells, units, weights. Names of features make no difference to a fit."""
     label = records.schema.label
     declared = f"Column(name={label.name!r}, role={label.role!r}, bounds={label.bounds!r})"
@@ -49,28 +50,24 @@ def list_public(records: Records) -> Iterator[bytes]:
         yield records.public.digest
         yield repr(records.public.column.encoding).encode()
     elif sparse is None:
-        yield _to_bytes(records.public.values)
+        yield CellBytes(records.public.values)
     else:  # in canonical form
         yield repr(("csr", sparse.shape)).encode()
         for part in (sparse.indptr.astype(np.int64), sparse.indices.astype(np.int64), sparse.data):
-            yield _to_bytes(part)
+            yield CellBytes(part)
     if records.public.groups is not None:
-        yield _to_bytes(records.public.groups)
+        yield CellBytes(records.public.groups)
     if records.units is not None:
         yield repr(records.units.max_rows).encode()
-        yield _to_bytes(records.units.codes)
+        yield CellBytes(records.units.codes)
     if records.weights is not None:
-        yield b"weights" + _to_bytes(records.weights)
+        yield CellBytes(records.weights, b"weights")
 
 
-def list_private(records: Records) -> Iterator[bytes]:
+def list_private(records: Records) -> Iterator[Part]:
     """All private cells, clamped: a fit depends on nothing else of them."""
     for span in get_partitions(records.label) or [slice(None)]:
-        yield _to_bytes(records.label.bounds.clamp(records.label[span].values))
+        yield CellBytes(records.label.bounds.clamp(records.label[span].values))
     if records.private is not None:
         for domain, column in zip(records.private.domains, records.private.values.T, strict=True):
-            yield _to_bytes(domain.clamp(column) if isinstance(domain, Bounds) else column)
-
-
-def _to_bytes(values: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bytes:
-    return repr((values.shape, values.dtype.str)).encode() + np.ascontiguousarray(values).tobytes()
+            yield CellBytes(domain.clamp(column) if isinstance(domain, Bounds) else column)

@@ -17,6 +17,8 @@ from scipy.sparse import csr_array, issparse
 
 from conddp.bounds import Bounds
 from conddp.categories import Categories
+from conddp.data.numpy_cells import to_numpy
+from conddp.data.ranges import has_infinity, has_nan, is_finite
 from conddp.errors import PrivateDataLeak, SchemaError
 
 __all__ = [
@@ -86,7 +88,8 @@ def as_numbers(values: object, *, what: str, finite: bool = True, gaps: bool = F
     if array.dtype not in (np.float32, np.float64):
         with np.errstate(over="ignore"):
             array = array.astype(np.float64)
-    if (not gaps and np.isnan(array).any()) or (finite and np.isinf(array).any()):
+    both = finite and not gaps
+    if not is_finite(array) if both else (finite and has_infinity(array)) or (not gaps and has_nan(array)):
         raise SchemaError(f"{what} contains {'NaN or infinity' if finite else 'NaN'}. {cure}")
     return array
 
@@ -154,7 +157,7 @@ def as_column(
         raise _refuse_times(what)
     if not (kind.is_numeric() or kind in (nw.Boolean, nw.Object)):
         raise SchemaError(f"{what} holds {_name_kind(kind)} where a number is expected. Convert it to numbers.")
-    return as_numbers(series.to_numpy(), what=what, finite=finite, gaps=gaps, cure=cure)
+    return as_numbers(to_numpy(series), what=what, finite=finite, gaps=gaps, cure=cure)
 
 
 class PublicFeatures:
@@ -188,6 +191,7 @@ class PublicFeatures:
     _dense: Matrix | None
 
     num_codes: int
+    derived: dict[Any, Any] | None = None  # what was computed from these features, if it is kept
 
     def __init__(
         self,
@@ -206,6 +210,21 @@ class PublicFeatures:
         self.groups, self.num_codes = groups, num_codes
         if groups is not None and np.shape(groups) != self.shape[1:]:
             raise SchemaError(f"expected one group for each of {self.shape[1]} public columns.")
+
+    @staticmethod
+    def of_finite(
+        values: Matrix, names: Sequence[str], groups: NDArray[np.intp] | None = None, *, num_codes: int = 0
+    ) -> "PublicFeatures":
+        """Take an array that is known to hold finite numbers, without looking at each."""
+        made = PublicFeatures.__new__(PublicFeatures)
+        made._matrix = made._dense = values
+        made.names, made.groups, made.num_codes = _check_names("public", names, values.shape), groups, num_codes
+        return made
+
+    def keep_moments(self) -> "PublicFeatures":
+        """Keep moments for the next call, on condition that no cell will change. Returns the features themselves."""
+        self.derived = {} if self.derived is None else self.derived
+        return self
 
     @property
     def matrix(self) -> "Matrix | SparseMatrix":
@@ -252,7 +271,10 @@ class PublicFeatures:
         if not num_codes:
             return self
         groups = None if self.groups is None else self.groups[num_codes:]
-        return PublicFeatures(self._matrix[:, num_codes:], self.names[num_codes:], groups)
+        names = self.names[num_codes:]
+        if isinstance(self._matrix, csr_array):
+            return PublicFeatures(self._matrix[:, num_codes:], names, groups)
+        return PublicFeatures.of_finite(self._matrix[:, num_codes:], names, groups)
 
     def check_dense(self) -> None:
         """Raise a :class:`SchemaError` if a sparse matrix is too large to be expanded to an array."""
@@ -269,7 +291,9 @@ class PublicFeatures:
 
     def __getitem__(self, index: Any) -> "PublicFeatures":
         """Select records by slice or by positions. Sparse features stay sparse."""
-        return PublicFeatures(self._matrix[index], self.names, self.groups, num_codes=self.num_codes)
+        if isinstance(self._matrix, csr_array):
+            return PublicFeatures(self._matrix[index], self.names, self.groups, num_codes=self.num_codes)
+        return PublicFeatures.of_finite(self._matrix[index], self.names, self.groups, num_codes=self.num_codes)
 
     def __repr__(self) -> str:
         return _describe(self)

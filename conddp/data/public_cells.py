@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from conddp.categories import Categories
 from conddp.data.column import SECONDS, Kind, count_days
+from conddp.data.numpy_cells import to_numpy, view_arrow
 from conddp.data.parts import as_column
 from conddp.errors import SchemaError
 
@@ -220,7 +221,7 @@ def _read_dates(series: nw.Series[Any], found: Kind, name: str) -> PublicColumn:
             zone = series.dtype.time_zone
             series = series.dt.replace_time_zone(None)
         microseconds = _to_floats(series.dt.timestamp("us").cast(nw.Float64))
-        microseconds[series.is_null().to_numpy().astype(bool)] = np.nan
+        microseconds[to_numpy(series.is_null()).astype(bool)] = np.nan
     except Exception:  # of the library that holds the table, which may quote the cell
         pass
     if microseconds is None:
@@ -273,7 +274,9 @@ def _read_category(series: nw.Series[Any], name: str) -> PublicColumn:
     if isinstance(cells, pyarrow.ChunkedArray):
         cells = cells.combine_chunks()
     encoded, levels = cells.dictionary_encode(), None
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
+    codes = view_arrow(encoded.indices)
+    assert codes is not None
+    codes = np.nan_to_num(codes, nan=-1.0).astype(np.intp)  # a gap is the last of the ranks below
     try:
         named = encoded.dictionary.cast(pyarrow.string()).to_pylist()
         levels = [level for level in named if level.encode() is not None]
@@ -316,7 +319,7 @@ def _to_arrow(series: nw.Series[Any]) -> Any:
 
 
 def _to_floats(series: nw.Series[Any]) -> NDArray[np.float64]:
-    return np.array(series.to_numpy(), dtype=np.float64)
+    return np.array(to_numpy(series), dtype=np.float64)
 
 
 def _is_gap(cell: Any) -> bool:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from conddp.data.column import Kind
 from conddp.data.public_cells import PublicColumn, read_public_column
+from conddp.data.ranges import ColumnRanges, has_infinity
 from conddp.errors import SchemaError
 from conddp.privacy.fingerprint import ColumnHash, Fingerprint, PartialFingerprint, hash_levels, hash_numbers
 
@@ -29,6 +30,8 @@ class PublicTable:
         Number of records n.
     matrix : array of shape (n, d), optional
         The same columns as one array, if they came as one and are all numbers. It saves a copy.
+    ranges : ColumnRanges, optional
+        Ranges of the columns of this array.
 
     Examples
     --------
@@ -41,6 +44,7 @@ class PublicTable:
     columns: Mapping[str, PublicColumn]
     num_records: int
     matrix: NDArray[Any] | None = None
+    ranges: ColumnRanges | None = None
 
     @classmethod
     def of(
@@ -60,19 +64,24 @@ class PublicTable:
         table = open_frame(frame)
         names, kinds = list(table.columns) if names is None else list(names), kinds or {}
         require_columns(table, names)
+        matrix = None if kinds else _view_matrix(table, names)
+        if matrix is not None:
+            return cls.of_array(matrix, names)
         columns = {name: read_public_column(table[name], name=name, kind=kinds.get(name)) for name in names}
         return cls(columns, len(table))
 
     @classmethod
     def of_array(cls, X: NDArray[Any], names: Sequence[str]) -> "PublicTable":
         """Take the columns of an array as numbers, with NaN for gaps."""
-        for name, column in zip(names, X.T, strict=True):
-            if np.isinf(column).any():
+        ranges = ColumnRanges.of(X)
+        columns = {name: PublicColumn(Kind.NUMBER, column) for name, column in zip(names, X.T, strict=True)}
+        suspects = ~(np.isfinite(ranges.low) & np.isfinite(ranges.high))  # gaps hide infinite numbers
+        for name, suspect in zip(names, suspects.tolist(), strict=True):
+            if suspect and has_infinity(columns[name].values):
                 raise SchemaError(
                     f"column '{name}' contains infinity. Replace it by the largest number that makes sense, or by NaN."
                 )
-        columns = {name: PublicColumn(Kind.NUMBER, column) for name, column in zip(names, X.T, strict=True)}
-        return cls(columns, len(X), X)
+        return cls(columns, len(X), X, ranges)
 
     def __len__(self) -> int:
         return self.num_records
@@ -80,9 +89,16 @@ class PublicTable:
     def __getitem__(self, index: Any) -> "PublicTable":
         """Select records by slice or by positions."""
         columns = {name: column[index] for name, column in self.columns.items()}
-        matrix = None if self.matrix is None else self.matrix[index]
         number = len(range(self.num_records)[index]) if isinstance(index, slice) else len(index)
-        return PublicTable(columns, number, matrix)
+        if self.matrix is None:
+            return PublicTable(columns, number)
+        matrix = self.matrix[index]
+        return PublicTable(columns, number, matrix, ColumnRanges.of(matrix))
+
+    @property
+    def full_matrix(self) -> NDArray[Any] | None:
+        """The columns as one array, if they came as one and have no gaps."""
+        return None if self.ranges is None or self.ranges.has_gaps else self.matrix
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -92,8 +108,8 @@ class PublicTable:
     @property
     def fingerprint(self) -> Fingerprint:
         """Fingerprint by which a ledger recognises the table, however its columns are encoded."""
-        if self.matrix is not None and not np.isnan(self.matrix).any():
-            return Fingerprint.of(self.matrix)
+        if self.full_matrix is not None:
+            return Fingerprint.of(self.full_matrix)
         return Fingerprint(self.num_records, tuple(sorted(set(self._hash_columns()))))
 
     def hash_part(self) -> PartialFingerprint:
@@ -124,6 +140,18 @@ def _count(column: PublicColumn) -> dict[str, int]:
     """Number of records of each level of a category; a gap counts as empty text."""
     counts = dict(zip(column.levels, column.count_levels().tolist(), strict=True))
     return {**counts, "": int((column.values < 0).sum())}
+
+
+def _view_matrix(table: nw.DataFrame[Any], names: Sequence[str]) -> NDArray[Any] | None:
+    """The columns of a pandas table as one array, without a copy; None if they are not stored as one."""
+    if not table.implementation.is_pandas() or not names:
+        return None
+    frame = table.to_native()
+    if any(dtype != np.float64 for dtype in frame.dtypes):
+        return None
+    first = frame.columns.get_loc(names[0])
+    X = frame.to_numpy()[:, first : first + len(names)]
+    return X if list(frame.columns[first : first + len(names)]) == list(names) else None
 
 
 def open_frame(frame: Any) -> nw.DataFrame[Any]:

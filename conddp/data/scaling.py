@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.linalg import helmert
 
 from conddp.bounds import Bounds
 from conddp.categories import Categories
@@ -92,6 +91,8 @@ def code_categories(number: int, *, center: bool = True) -> NDArray[np.float64]:
     >>> code_categories(3).round(3).tolist()
     [[1.225, 0.707], [-1.225, 0.707], [0.0, -1.414]]
     """
+    from scipy.linalg import helmert
+
     coding = math.sqrt(number) * (helmert(number).T if center else np.eye(number))
     coding.flags.writeable = False
     return np.asarray(coding)

@@ -13,9 +13,7 @@ from itertools import islice
 from threading import Lock
 from typing import Any
 
-import cloudpickle
 import numpy as np
-import pyarrow
 from threadpoolctl import threadpool_limits
 
 from conddp.errors import CondDPError
@@ -65,6 +63,8 @@ class PackedFunction:
     @classmethod
     def of(cls, function: Callable[[slice], Any]) -> "PackedFunction":
         """Pack a function. Functions of a script or notebook are packed with their code."""
+        import cloudpickle
+
         try:
             return cls(cloudpickle.dumps(function))
         except Exception as error:
@@ -78,6 +78,8 @@ class PackedFunction:
 
         With one thread, the result of a partition does not depend on the number of cores of a worker.
         """
+        import pyarrow
+
         with self._lock:  # a worker may have several threads
             if self._function is None:
                 self._function = pickle.loads(self.content)
@@ -169,6 +171,8 @@ def _apply(packed: PackedFunction, span: slice) -> Any:
 
 def _pack(outcome: tuple[bool, Any]) -> bytes:
     """Pack sums or an error, the latter without its traceback and cause."""
+    import cloudpickle
+
     try:
         content: bytes = cloudpickle.dumps(outcome)
     except BaseException as error:

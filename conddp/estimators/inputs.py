@@ -192,7 +192,10 @@ class _ArrayInput(Input):
     def select(self, names: Sequence[str]) -> Self:
         if tuple(names) == self.names:
             return self
-        return type(self)(*self._locate(names), self.array[:, [self.names.index(name) for name in names]])
+        places = [self.names.index(name) for name in names]
+        side_by_side = places == list(range(places[0], places[0] + len(places))) if places else False
+        taken: Any = slice(places[0], places[0] + len(places)) if side_by_side else places  # a view, if possible
+        return type(self)(*self._locate(names), self.array[:, taken])
 
     def rename(self, names: Sequence[str]) -> Self:
         return type(self)(tuple(names), self.labels, self.places, self.array)

@@ -8,7 +8,6 @@ sum over the categories of a record is a row of U, whose columns are orthonormal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack
-from scipy.sparse.linalg import svds
 
 from conddp.data.parts import PublicFeatures, SparseMatrix
 from conddp.features.standardization import choose_signs
@@ -55,6 +54,8 @@ def compute_spectral_table(codes: NDArray[np.int64], *, num_bins: int, width: in
         values = np.sqrt(np.maximum(squared, 0.0))
     else:
         start = np.full(min(n, num_bins), 1.0)
+        from scipy.sparse.linalg import svds
+
         _, values, rows = svds(counts, k=width, v0=start)
         vectors = rows.T
     order = np.argsort(-values)[:width]

@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from conddp.data.column import Kind
+from conddp.data.numpy_cells import view_arrow
 from conddp.data.parts import PublicFeatures
+from conddp.data.passes import list_blocks
 from conddp.data.public_table import PublicTable
+from conddp.data.ranges import ColumnRanges, bound_deviations, is_finite
 from conddp.errors import SchemaError
 from conddp.features.bin_encoding import BinEncoding
 from conddp.features.column_encodings import (
@@ -35,6 +38,9 @@ DENSEST, SMALLEST = 0.25, 1 << 22  # fraction of non-zero cells, and number of c
 MOST_FEATURES = 20_000
 ENOUGH = 10_000  # records from which the median of a column is computed if no record has a gap
 LARGE = 100_000  # records from which numbers may have piecewise linear features
+SOME = 8  # one in so many pieces of a column is read to rule out heavy tails
+ROUNDING = 1e-9  # relative error that is allowed for in bounds on columns
+CELLS_IN_CACHE = 2**18  # cells of the features that are put together at a time
 MANY = 20  # records, none of which has a known level
 FORMS: dict[str, type[ColumnEncoding]] = {
     each.form: each for each in (NumberEncoding, CategoryEncoding, DateEncoding, BinEncoding)
@@ -106,8 +112,9 @@ class Encoding:
                 else:
                     made.append(encode_column(name, each, squash=squash, num_records=n))
             return cls(tuple(made))
-        if table.matrix is not None and _is_plain(table.matrix, squash=squash):
-            medians = np.median(table.matrix[:: 1 + len(table) // ENOUGH], axis=0)  # for gaps in new records
+        X = table.full_matrix
+        if X is not None and not (squash and _has_heavy_tails(X, table.ranges)):
+            medians = np.median(X[:: 1 + len(table) // ENOUGH], axis=0)  # for gaps in new records
             medians[np.abs(medians) <= TINY] = 0.0
             pairs = zip(table.names, medians.tolist(), strict=True)
             return cls(tuple(NumberEncoding(name, median=median) for name, median in pairs))
@@ -179,18 +186,30 @@ class Encoding:
         """
         for each in self.columns:
             require_kind(each, table.columns[each.column])
-        if (
-            self.is_plain
-            and table.matrix is not None
-            and table.names == self.names
-            and not np.isnan(table.matrix).any()
-        ):
-            return PublicFeatures(table.matrix, self.features)
+        if table.full_matrix is not None and self.is_plain and table.names == self.names:
+            return PublicFeatures.of_finite(table.full_matrix, self.features)
         if as_part is None:
             self._warn_of_unknown_levels(table)
         parts = [each.transform(table.columns[each.column]) for each in self._in_order]
         joined = _join(parts, len(table), sparsely=as_part)
-        return PublicFeatures(joined, self.features, self.find_groups(), num_codes=self.num_codes)
+        groups = self.find_groups()
+        if isinstance(joined, np.ndarray) and all(is_finite(each) for each in parts if isinstance(each, np.ndarray)):
+            return PublicFeatures.of_finite(joined, self.features, groups, num_codes=self.num_codes)
+        return PublicFeatures(joined, self.features, groups, num_codes=self.num_codes)
+
+    def join_numbers(self, piece: Any) -> NDArray[np.float64] | None:
+        """Return the features of an Arrow table: its columns, if they are numbers that are left as they are.
+
+        None if this takes more than putting columns side by side, because of their encoding, type or gaps.
+        """
+        if not self.is_plain or any(each.kind is not Kind.NUMBER for each in self.columns):
+            return None
+        columns = [view_arrow(piece[name]) for name in self.names]
+        known = [column[:, None] for column in columns if column is not None and is_finite(column)]
+        if len(known) < len(columns):
+            return None
+        joined: NDArray[np.float64] = _join(known, len(piece), sparsely=False)
+        return joined
 
     def find_groups(self) -> NDArray[np.intp] | None:
         """Group of each feature; features of a group share a scale. None if every feature has its own."""
@@ -264,17 +283,23 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _is_plain(X: NDArray[Any], *, squash: bool) -> bool:
-    """Whether no column of an array has gaps or, if that matters, heavy tails."""
-    if np.isnan(X).any():
+def _has_heavy_tails(X: NDArray[Any], ranges: ColumnRanges | None) -> bool:
+    """Whether any column of an array without gaps has heavy tails.
+
+    Columns are ruled out by bounds that take little time, from some records and then from all. The exact rule decides
+    on the others.
+    """
+    if ranges is None or not X.size:
         return False
-    if not squash or not X.size:
-        return True
+    low, high = ranges.low.astype(np.float64), ranges.high.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        center, deviation = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
-        farthest = np.maximum(X.max(axis=0) - center, center - X.min(axis=0))
-        far = np.flatnonzero((farthest > FAR * deviation) & (deviation > 0))
-        return not any(is_heavy_tailed(X[:, place]) for place in far)
+        farthest = np.maximum(high - ranges.center, ranges.center - low)
+        farthest += ROUNDING * np.maximum(np.abs(low), np.abs(high))
+        for every in (SOME, 1):
+            near = farthest <= (1 - ROUNDING) * FAR * bound_deviations(X, every=every)
+            if (near | (low == high)).all():
+                return False
+    return any(is_heavy_tailed(X[:, place]) for place in np.flatnonzero(~near & (low < high)))
 
 
 def _join(parts: Sequence[Any], num_records: int, *, sparsely: bool | None) -> Any:
@@ -285,10 +310,16 @@ def _join(parts: Sequence[Any], num_records: int, *, sparsely: bool | None) -> A
         sparsely = num_records * width >= SMALLEST and filled < DENSEST * num_records * width
     if sparsely:
         return sparse.hstack([sparse.csr_array(part) for part in parts], format="csr")
-    joined = np.empty((num_records, width))
-    start = 0
-    for part in parts:
-        stop = start + part.shape[1]
-        joined[:, start:stop] = part if isinstance(part, np.ndarray) else part.toarray()
-        start = stop
+    joined = np.zeros((num_records, width))
+    for span in list_blocks(num_records, block_size=max(1, CELLS_IN_CACHE // max(width, 1))):
+        start = 0
+        for part in parts:
+            if isinstance(part, np.ndarray):
+                joined[span, start : start + part.shape[1]] = part[span]
+            else:
+                ends = part.indptr[span.start : span.stop + 1]
+                stored = slice(ends[0], ends[-1])
+                places = np.repeat(np.arange(span.start, span.stop) * width + start, np.diff(ends))
+                joined.reshape(-1)[places + part.indices[stored]] = part.data[stored]
+            start += part.shape[1]
     return joined

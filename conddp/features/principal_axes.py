@@ -77,7 +77,8 @@ class PrincipalAxes:
             for part in list_blocks(len(block), block_size=size):
                 rows = out[span][part]
                 rows[:, :first] = 1.0
-                np.matmul(block[part] - center, slopes, out=rows[:, first:])
+                moved = np.subtract(block[part], center, order="C")  # so that all memory orders give the same
+                np.matmul(moved, slopes, out=rows[:, first:])
             return 0
 
         run_pass(multiply, FeatureBlocks(public_features), num_cells=out.size)

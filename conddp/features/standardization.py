@@ -88,7 +88,7 @@ class Standardization:
     ) -> "Standardization":
         """Compute moments of public features, or of an iterator over chunks of them, in one pass.
 
-        Moments of features in files are kept with them for the next call.
+        Moments of features in files, or of those that were told to, are kept with them for the next call.
 
         With an intercept, an approximate mean of every column is subtracted first, so that columns far from zero, such
         as dates, do not lose precision. Large sparse features are summed by sparse products. A mean is then subtracted
@@ -105,11 +105,12 @@ class Standardization:
         weights : array of shape (n,), optional
             Weights of the records; all moments are then weighted.
         """
-        if isinstance(public_features, StoredFeatures) and weights is None:
-            kept: Standardization | None = public_features.derived.get(("moments", constant))
+        derived = public_features.derived if isinstance(public_features, PublicFeatures) and weights is None else None
+        if derived is not None:
+            kept: Standardization | None = derived.get(("moments", constant))
             if kept is None:
                 kept = cls._compute(public_features, constant=constant, function=function, weights=None)
-                public_features.derived["moments", constant] = kept
+                derived["moments", constant] = kept
             return kept
         return cls._compute(public_features, constant=constant, function=function, weights=weights)
 
@@ -240,7 +241,7 @@ class _SumMoments:
 def _choose_shift(X: Matrix | SparseMatrix) -> NDArray[np.float64]:
     """Means of the columns; 0 for sparse columns with implicit zeros."""
     if not isinstance(X, csr_array):
-        return np.asarray(X.astype(np.float64, copy=False).mean(axis=0))
+        return np.asarray(X.astype(np.float64, order="C", copy=False).mean(axis=0))  # in one order, however stored
     return np.asarray(np.where(find_full_columns(X), X.sum(axis=0) / X.shape[0], 0.0))
 
 
@@ -260,13 +261,15 @@ def _sum_dense(
     """Sums of outer products and of rows, in parts that fit into the processor cache."""
     d = X.shape[1]
     gram, total, shifted = np.zeros((d, d)), np.zeros(d), bool(shift.any())
-    for span in list_blocks(len(X), block_size=count_rows_of_product(d)):
-        part = X[span].astype(np.float64, copy=False)
-        if shifted:
-            part = part - shift
+    size = max(1, min(len(X), count_rows_of_product(d)))
+    buffer = np.empty((size, d))
+    for span in list_blocks(len(X), block_size=size):
+        part = X[span]
+        if shifted or part.dtype != np.float64 or not part.flags.c_contiguous:  # all memory orders give the same
+            part = np.subtract(part, shift, out=buffer[: len(part)])
         scaled = part if weights is None else part * weights[span, None]
         gram += scaled.T @ part
-        total += scaled.sum(axis=0)
+        total += np.ones(len(part)) @ scaled
     return gram, total
 
 

@@ -137,6 +137,10 @@ class _FeatureColumn(StoredColumn):
     sparsely: bool = False
 
     def convert(self, piece: Any) -> NDArray[np.float64] | SparseMatrix:
+        if not self.sparsely:
+            plain = self.encoding.join_numbers(piece)
+            if plain is not None:
+                return plain
         table = PublicTable.of(piece, self.encoding.names, kinds=self.encoding.kinds)
         features = self.encoding.transform(table, as_part=self.sparsely).matrix
         return features if isinstance(features, csr_array) else features.astype(np.float64, copy=False)

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from conddp.data.column import Kind
+from conddp.data.numpy_cells import take_rows
 from conddp.data.passes import run_pass
 from conddp.data.public_table import PublicTable
 from conddp.data.readers import list_failures
@@ -153,7 +154,7 @@ class _Survey:
     def __call__(self, span: slice, piece: Any) -> _Found:
         part = PublicTable.of(piece, self.names, kinds=self.kinds)
         taken = np.flatnonzero(_draw(span.start, len(piece)) < self.fraction)
-        return _Found((piece.take(taken),), part.hash_part(), (part.digest,))
+        return _Found((take_rows(piece, taken),), part.hash_part(), (part.digest,))
 
 
 def _draw(start: int, number: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

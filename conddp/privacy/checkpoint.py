@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp.errors import CheckpointError
+from conddp.privacy.digest import Part, update_digest
 from conddp.privacy.transcript import Transcript
 from conddp.privacy.witness import state_folder
 
@@ -69,16 +70,16 @@ class Checkpoint:
         self,
         path: str | Path,
         *,
-        plan: Iterable[bytes],
-        private: Iterable[bytes],
+        plan: Iterable[Part],
+        private: Iterable[Part],
         payer: str = "",
         always: bool = False,
     ) -> None:
         self.path = Path(path)
         self._payer = payer
         self._always, self._written = always, time.monotonic()
-        self._plan = _hash(hashlib.sha256(), plan).hex()
-        self._seal = _hash(hmac.new(_load_key(), digestmod=hashlib.sha256), private).hex()
+        self._plan = update_digest(hashlib.sha256(), plan).hexdigest()
+        self._seal = update_digest(hmac.new(_load_key(), digestmod=hashlib.sha256), private).hexdigest()
         self.fit_id, self.generation = secrets.token_hex(16), 0
         self.weights_seed = secrets.token_bytes(32)
         self._questions: list[dict[str, Any]] = []
@@ -302,14 +303,6 @@ def _lock(path: Path) -> IO[str] | None:
         file.close()
         raise CheckpointError(f"the fit of the checkpoint '{path}' is still running in another process.") from None
     return file
-
-
-def _hash(digest: Any, parts: Iterable[bytes]) -> bytes:
-    """Digest of several parts, each with its length."""
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "little"))
-        digest.update(part)
-    return bytes(digest.digest())
 
 
 def _to_json(question: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from itertools import chain
 import numpy as np
 from randomgen import AESCounter
 
+from conddp.privacy.digest import Part, update_digest
+
 __all__ = ["RandomSource"]
 
 
@@ -66,7 +68,7 @@ class RandomSource:
         """Whether the caller chose the seed."""
         return self.seed is not None
 
-    def bind(self, parts: Iterable[bytes]) -> "RandomSource":
+    def bind(self, parts: Iterable[Part]) -> "RandomSource":
         """Return the source for one fit, which these parts describe completely. Without a seed, they are not read."""
         if self.seed is None or self.coupled:
             return self
@@ -83,13 +85,5 @@ class RandomSource:
         return np.random.Generator(AESCounter(key=int.from_bytes(key, "little")))
 
 
-def _hash(parts: Iterable[bytes]) -> bytes:
-    """Hash of several parts, each with its length, so that no two lists of parts run into each other.
-
-    Parts are read one by one, so that they need not be in memory together.
-    """
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "little"))
-        digest.update(part)
-    return digest.digest()
+def _hash(parts: Iterable[Part]) -> bytes:
+    return bytes(update_digest(hashlib.sha256(), parts).digest())

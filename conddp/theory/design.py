@@ -17,12 +17,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigvalsh
 
 from conddp.data.parts import PublicFeatures
+from conddp.features.conditioned_rows import ConditionedRows
 from conddp.features.grouped_rows import whiten
+from conddp.features.principal_axes import PrincipalAxes
+from conddp.features.public_rows import PublicRows
 from conddp.features.spectrum import Spectrum
 from conddp.features.standardization import Standardization
+from conddp.features.stored_features import StoredFeatures
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
@@ -34,6 +37,7 @@ __all__ = ["Design"]
 
 FAR = 20.0  # a column is heavy-tailed if a value is more than this many standard deviations from the mean
 ILL_CONDITIONED = 1e3
+TOLERANCE = 1e-6  # directions below this fraction of the largest are dropped as collinear
 MOST_DECOMPOSED = 1000  # columns up to which the raw columns are decomposed in full
 
 
@@ -95,20 +99,22 @@ class Design:
         >>> design.num_parameters, design.rank
         (5, 4)
         """
-        rows, n = whiten(public_features), len(public_features)
+        n = len(public_features)
         moments = Standardization.of(public_features, constant=True, function="Design.of")
+        rows, variances = _whiten(public_features)
+        rank = len(variances)
         deviation = np.where(moments.varies, np.sqrt(moments.variance), 0.0)
         scales = moments.column_scales
         extremes = Extremes.of(public_features, rows, center=moments.center, scales=scales)
         far = extremes.farthest > FAR * deviation
-        spread = rows.variances[1:]  # relative to their mean; columns of unit variance add up to their number
+        spread = variances[1:]  # relative to their mean; columns of unit variance add up to their number
         scaled = np.sqrt(spread * int(np.count_nonzero(deviation)) / max(len(spread), 1))
-        values = _list_singular_values(moments, rows.num_directions)
-        of_scaled = _list_singular_values(moments.divide(scales), rows.num_directions)
+        values = _list_singular_values(moments, rank)
+        of_scaled = _list_singular_values(moments.divide(scales), rank)
         return cls(
             public_features.names,
             n,
-            rows.num_directions,
+            rank,
             tuple(values.tolist()),
             tuple(scaled.tolist()),
             extremes.largest_leverage,
@@ -121,7 +127,7 @@ class Design:
             ),
             (extremes.longest + 1.0) * float((values**-2.0).sum()) / n,
             (extremes.longest_scaled + 1.0) * float((of_scaled**-2.0).sum()) / n,
-            extremes.largest_leverage * rows.num_directions / n,
+            extremes.largest_leverage * rank / n,
             _compute_improvement(values, extremes, n),
         )
 
@@ -230,6 +236,17 @@ class Design:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
+def _whiten(public_features: PublicFeatures) -> tuple[PublicRows | ConditionedRows, NDArray[np.float64]]:
+    """Whitened rows that are not formed, and the variances of their directions."""
+    if isinstance(public_features, StoredFeatures):
+        stored = whiten(public_features)  # kept with the features, and used by a fit
+        return stored, stored.variances
+    axes = PrincipalAxes.of(public_features, constant=True, tolerance=TOLERANCE, weights=None)
+    matrix, variances = axes.make_matrix(constant=True)[:-1], np.append(1.0, axes.variances)
+    offset = np.append(1.0, np.zeros(len(axes.variances)))
+    return ConditionedRows.of(public_features, matrix, offset, center=axes.center), variances
+
+
 def _list_singular_values(moments: Standardization, rank: int) -> NDArray[np.float64]:
     """Singular values of the columns and a constant column, decreasing.
 
@@ -241,6 +258,8 @@ def _list_singular_values(moments: Standardization, rank: int) -> NDArray[np.flo
     n, center = moments.num_records, moments.center
     gram = moments.gram * np.outer(moments.scale, moments.scale) + n * np.outer(center, center)
     gram = np.block([[gram, n * center[:, None]], [n * center[None], np.full((1, 1), float(n))]])
+    from scipy.linalg import eigvalsh
+
     squared = eigvalsh(gram, overwrite_a=True, check_finite=False)[::-1][:rank]
     return np.asarray(np.sqrt(np.maximum(squared, 1e-16 * squared[0])))
 

@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from conddp.data.parts import PublicFeatures
-from conddp.data.passes import BLOCK_SIZE, list_blocks, run_pass
+from conddp.data.passes import list_blocks, run_pass
+from conddp.data.ranges import ColumnRanges
+from conddp.features.conditioned_rows import ConditionedRows
 from conddp.features.public_rows import PublicRows, RowBlock
 from conddp.features.stored_features import StoredFeatures
 
@@ -16,6 +18,7 @@ __all__ = ["Extremes"]
 
 Vector = NDArray[np.float64]
 
+CELLS_IN_CACHE, SPARSE_ROWS = 2**17, 2**16  # of a block of features in memory: cells of an array, rows of a CSR matrix
 BINS, SMALLEST = 1 << 12, 2.0**-60  # of the histogram of leverages, whose bins are 1 % wide
 
 
@@ -44,20 +47,23 @@ class Extremes:
     farthest: Vector
 
     @classmethod
-    def of(cls, public_features: PublicFeatures, rows: PublicRows, *, center: Vector, scales: Vector) -> "Extremes":
+    def of(
+        cls, public_features: PublicFeatures, rows: PublicRows | ConditionedRows, *, center: Vector, scales: Vector
+    ) -> "Extremes":
         """Compute the extremes of public features.
 
         Parameters
         ----------
         public_features : PublicFeatures
             Public features, shape (n, d).
-        rows : PublicRows
-            The same features, whitened.
+        rows : PublicRows or ConditionedRows
+            The same features, whitened: the former of features in files, the latter of others.
         center, scales : arrays of shape (d,)
             Mean and root mean square of each column.
         """
         n = len(public_features)
-        if isinstance(public_features, StoredFeatures):
+        if isinstance(rows, PublicRows):
+            assert isinstance(public_features, StoredFeatures)
             k = rows.num_directions
             blocks = rows.start_pass(np.zeros(k), np.ones(k)).blocks
             found = run_pass(_Describe(scales, n), public_features.column, blocks)
@@ -66,8 +72,11 @@ class Extremes:
             leverage, high = float(found.largest), min(float(high), float(found.largest))
         else:
             features = public_features.matrix
-            leverages = rows.compute_squared_norms() / n
-            parts = [_describe_block(features[span], scales) for span in list_blocks(n, block_size=8 * BLOCK_SIZE)]
+            leverages = rows.norms**2 / n
+            size = (
+                max(1, CELLS_IN_CACHE // max(features.shape[1], 1)) if public_features.sparse is None else SPARSE_ROWS
+            )
+            parts = [_describe_block(features[span], scales) for span in list_blocks(n, block_size=size)]
             found = parts[0]
             for part in parts[1:]:
                 found = found + part
@@ -121,5 +130,6 @@ def _describe_block(features: Any, scales: Vector) -> _Found:
     X = features.astype(np.float64, copy=False)
     if not X.shape[1]:
         return _Found(0.0, 0.0, np.empty(0), np.empty(0))
-    squares = X**2
-    return _Found(float(squares.sum(axis=1).max()), float((squares @ scales**-2.0).max()), X.min(axis=0), X.max(axis=0))
+    squares, ranges = X**2, ColumnRanges.of(X)
+    ones = np.ones(X.shape[1])
+    return _Found(float((squares @ ones).max()), float((squares @ scales**-2.0).max()), ranges.low, ranges.high)
