@@ -15,6 +15,7 @@ from conddp.algorithms.private_mean import PrivateMean
 from conddp.algorithms.randomized_labels import RROnBins
 from conddp.algorithms.switch_cond_dp import SwitchCondDP
 from conddp.algorithms.task import Task
+from conddp.algorithms.trial import Shared, Trial
 from conddp.data.parts import PublicFeatures
 from conddp.data.records import Records
 from conddp.data.schema import Schema
@@ -31,6 +32,8 @@ from conddp.privacy.randomness import RandomSource
 from conddp.privacy.transcript import Transcript
 
 __all__ = ["Auto", "Choice"]
+
+LABELS_AT_ONCE = 2**22  # simulated labels that are kept in memory, to fit several sets of them together
 
 
 @dataclass(frozen=True)
@@ -233,24 +236,25 @@ class Auto(Algorithm):
             candidates["RROnBins"] = RROnBins()
         if head.linear_in is Linearity.COLUMNS and fit_intercept:
             candidates["PrivateMean"] = PrivateMean()
-        rng = np.random.default_rng(0)
+        rng, shared = np.random.default_rng(0), Shared()
         errors: dict[str, list[float]] = {name: [] for name in candidates}
-        for family in FAMILIES:
-            for seed in range(self.num_simulations):
+        drawn = [(family, seed) for family in FAMILIES for seed in range(self.num_simulations)]
+        at_once = max(1, LABELS_AT_ONCE // len(public))
+        for start in range(0, len(drawn), at_once):
+            simulations, trials = [], []
+            for family, seed in drawn[start : start + at_once]:
                 simulated = simulate(public, family, rng, constant=fit_intercept, units=units)
-                records = replace(simulated.records, weights=weights)
-                for name, algorithm in candidates.items():
-                    model = algorithm.fit(
-                        records,
-                        budget,
-                        head=head,
-                        neighbouring=neighbouring,
-                        fit_intercept=fit_intercept,
-                        random_source=RandomSource.for_neighbours(
-                            seed
-                        ),  # the last bits of labels depend on the processor
-                    ).model
-                    errors[name].append(simulated.compute_error(model.predict(public)))
+                source = RandomSource.for_neighbours(seed)  # the last bits of labels depend on the processor
+                simulations.append(simulated)
+                trials.append(Trial(replace(simulated.records, weights=weights), budget, source))
+            for name, algorithm in candidates.items():
+                results = algorithm.fit_trials(
+                    trials, head=head, neighbouring=neighbouring, fit_intercept=fit_intercept, shared=shared
+                )
+                errors[name] += [
+                    simulated.compute_error(result.model.predict(public))
+                    for simulated, result in zip(simulations, results, strict=True)
+                ]
         means = {name: float(np.exp(np.mean(np.log(each)))) for name, each in errors.items()}
         lowest = np.min(list(errors.values()), axis=0)  # lowest error of all candidates on each set of labels
         worst = {name: float(np.max(np.divide(each, lowest))) for name, each in errors.items()}

@@ -27,6 +27,7 @@ SCHEDULE = ((600, 0.01), (600, 0.003), (300, 0.001))  # numbers of steps and lea
 REVISION = ((600, 0.003), (300, 0.001))  # same, from previously learned weights
 NUM_STARTS = 2
 MOST_COLUMNS = 2000  # largest number of Jacobian columns that are used directly
+LARGEST_KEPT = 2**24  # entries of a Jacobian that is kept in memory
 NUM_COMBINATIONS = 600  # number of random combinations of columns for a wider Jacobian
 
 
@@ -127,6 +128,9 @@ class Student:
         def columns(part: slice) -> NDArray[np.float64]:
             return compute_jacobian(self.head, self.layout, parameters, self.inputs.take(part), combine)
 
+        width = self.layout.size if combine is None else combine.shape[1]
+        if len(rows.values) * width <= LARGEST_KEPT:  # it is read twice
+            return rows.complement(columns(slice(None)).__getitem__, at_most=at_most)
         return rows.complement(columns, at_most=at_most)
 
     def export(self) -> NDArray[np.float64]:
