@@ -11,7 +11,10 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-__all__ = ["Kernel", "load_kernels"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Kernel", "as_contiguous", "load_kernels"]
 
 PAYS_OFF = 2e9  # multiplications of a run that take some seconds with NumPy
 FAST_MATH = {"reassoc", "contract"}  # sums in any order, fused multiply-add; nothing that changes infinities or NaN
@@ -40,6 +43,20 @@ def load_kernels(work: float = 0.0) -> bool:
             _is_missing = True
     _are_used = setting != "0" and _numba is not None
     return _are_used
+
+
+def as_contiguous(*arrays: Any) -> list[NDArray[Any]] | None:
+    """Return arrays, or tensors in the memory of the processor, as NumPy arrays; None if one is not contiguous."""
+    found = []
+    for each in arrays:
+        if not isinstance(each, np.ndarray):
+            if each.device.type != "cpu":
+                return None
+            each = each.numpy()  # shares its memory
+        if not each.flags.c_contiguous:
+            return None
+        found.append(each)
+    return found
 
 
 class Kernel:

@@ -65,7 +65,7 @@ def test_the_run_makes_exactly_the_accounted_releases(
     def count(
         curator: Curator, bounded: BoundedSum, *, noise_std: Any, sampling_probability: float = 1.0
     ) -> NDArray[Any]:
-        released.append((float(bounded.sensitivity[0]), float(noise_std[0]), sampling_probability))
+        released.append((float(bounded.sensitivity), float(noise_std), sampling_probability))
         noisy = original(curator, bounded, noise_std=noise_std, sampling_probability=sampling_probability)
         return np.asarray(noisy)
 

@@ -187,7 +187,7 @@ def test_noise_and_sensitivity_are_enlarged_by_the_bound() -> None:
 
     class Watching(Curator):
         def release_gaussian(self, bounded: Any, *, noise_std: Any, sampling_probability: float = 1.0) -> Any:
-            asked.append((float(bounded.sensitivity[0]), float(noise_std[0])))
+            asked.append((float(bounded.sensitivity), float(noise_std)))
             return super().release_gaussian(bounded, noise_std=noise_std, sampling_probability=sampling_probability)
 
     curator = Watching(np.random.default_rng(0), num_records=50)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mpmath import mp
@@ -18,6 +19,7 @@ from scipy.sparse import random_array
 from conddp import _fused
 from conddp.features.row_weights import RowWeights
 from conddp.features.scaled_rows import ScaledRows
+from conddp.heads.embeddings import Embeddings
 from conddp.heads.head import Head, Inputs
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
@@ -391,3 +393,25 @@ def test_a_damaged_cache_or_compiler_is_no_error(monkeypatch: pytest.MonkeyPatch
     kernel = _fused.Kernel(abs, ["float64(float64)"])
     assert kernel.get() is None and kernel.get() is None
     assert len(asked) == 4
+
+
+@pytest.mark.parametrize("engine", ["numpy", "torch"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sums_by_bin_and_of_blocks_are_those_without_kernels(
+    rng: np.random.Generator, dtype: str, engine: str, request: pytest.FixtureRequest
+) -> None:
+    head = Embeddings(num_bins=7, width=3, hidden=(5, 4), num_categories=3)
+    n = 400  # more than one block of records whose products are summed in float32
+    public = np.hstack([rng.integers(0, 7, size=(n, 3)), rng.normal(size=(n, 2))]).astype(dtype)
+    layout = head.layout(5, 0)
+    parameters, label = head.initialize(layout, rng)[None], rng.normal(size=n)
+    to: Any = torch.from_numpy if engine == "torch" else np.asarray
+
+    def compute() -> Any:
+        workspace = Workspace.of(head, layout, to(parameters))
+        inputs = head.prepare(to(public), None)
+        return np.asarray(compute_clipped_sum(workspace, inputs, to(label), clip_norm=to(np.ones(1)))).copy()
+
+    plain = compute()
+    request.getfixturevalue("kernels")
+    np.testing.assert_allclose(compute(), plain, rtol=1e-11, atol=1e-11)

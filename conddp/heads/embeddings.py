@@ -441,8 +441,7 @@ class _Pass:
                 out[name][...] = sums[:, start:stop]
                 start = stop
         if "table" in out:
-            moves = xp.reshape(factors * self.deltas[last], (-1, head.width))
-            add_by_code(xp, xp.reshape(coded.codes, (-1,)), xp.astype(moves, wide, copy=False), out["table"])
+            add_by_code(xp, coded.codes, factors, self.deltas[last], out["table"])
 
 
 HEADS.add("embeddings", Embeddings())

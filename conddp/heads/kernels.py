@@ -5,6 +5,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
+from conddp._fused import Kernel, as_contiguous
 from conddp.heads.head import Array
 
 __all__ = [
@@ -52,14 +53,67 @@ def as_codes(xp: Any, columns: Array, num_bins: int) -> Array:
     return xp.astype(xp.where(xp.isnan(columns), xp.zeros_like(rounded), rounded), xp.int64)
 
 
-def add_by_code(xp: Any, codes: Array, moves: Array, out: Array) -> None:
-    """Write the sums of moves, shape (m, width), by code, shape (m,), into ``out``, shape (num_bins, width)."""
+def add_by_code(xp: Any, codes: Array, factors: Array, vectors: Array, out: Array) -> None:
+    """Write the sums by code of factors times vectors into ``out``, shape (num_bins, width).
+
+    Products have the precision of the factors, and sums that of ``out``.
+
+    Parameters
+    ----------
+    xp : module
+        Array namespace.
+    codes : integer array of shape (n, c)
+        Codes of the records.
+    factors : array of shape (n, 1)
+        Factors of the records.
+    vectors : array of shape (n, c * width)
+        Vectors of the records, one for each of their codes.
+    out : array of shape (num_bins, width)
+        Overwritten by the sums.
+    """
+    kernel = ADD_BY_CODE.get()
+    arrays = None if kernel is None else as_contiguous(codes, factors, vectors, out)
+    if kernel is not None and arrays is not None and arrays[0].dtype == np.int64 and arrays[3].dtype == np.float64:
+        kernel(*arrays)
+        return
+    moves = xp.reshape(factors * vectors, (-1, out.shape[1]))
+    moves, codes = xp.astype(moves, out.dtype, copy=False), xp.reshape(codes, (-1,))
     if array_api_compat.is_torch_namespace(xp):
         out.zero_().scatter_add_(0, codes[:, None].expand(-1, moves.shape[1]), moves)
         return
     columns = np.ascontiguousarray(moves.T)
     for place, column in enumerate(columns):
         out[:, place] = np.bincount(codes, weights=column, minlength=out.shape[0])
+
+
+def _add_by_code(codes: Any, factors: Any, vectors: Any, out: Any) -> None:
+    """Sums by code, without any array of products."""
+    (n, c), width = codes.shape, out.shape[1]
+    for i in range(out.shape[0]):
+        for k in range(width):
+            out[i, k] = 0.0
+    for i in range(n):
+        factor, line, known = factors[i, 0], vectors[i], codes[i]
+        for j in range(c):
+            sums, vector = out[known[j]], line[j * width : (j + 1) * width]
+            for k in range(width):
+                sums[k] += factor * vector[k]
+
+
+def _add_blocks(blocks: Any, total: Any) -> None:
+    """Add up blocks, in the precision of the total."""
+    for i in range(blocks.shape[0]):
+        for h in range(total.shape[0]):
+            sums, added = total[h], blocks[i, h]
+            for j in range(sums.shape[0]):
+                sums[j] += added[j]
+
+
+_FLOATS = ("float32", "float64")
+ADD_BY_CODE = Kernel(
+    _add_by_code, [f"void(int64[:, ::1], {kind}[:, ::1], {kind}[:, ::1], float64[:, ::1])" for kind in _FLOATS]
+)
+ADD_BLOCKS = Kernel(_add_blocks, ["void(float32[:, :, ::1], float64[:, ::1])"])
 
 
 def square_by_code(xp: Any, codes: Array, vectors: Array, squares: Array) -> Array:
@@ -99,10 +153,22 @@ def sum_products(xp: Any, left: Array, right: Array, dtype: Any) -> Array:
     n, b = left.shape[0], RECORDS_PER_SUM
     whole = n - n % b
     blocks = xp.reshape(left[:whole], (-1, b, left.shape[1])).mT @ xp.reshape(right[:whole], (-1, b, right.shape[1]))
-    total = xp.sum(xp.astype(blocks, dtype), axis=0)
+    total = _sum_blocks(xp, blocks, dtype)
     if whole < n:
         total += xp.astype(left[whole:].T @ right[whole:], dtype)
     return total
+
+
+def _sum_blocks(xp: Any, blocks: Array, dtype: Any) -> Array:
+    """Sum of blocks in this type, one after another or pairwise."""
+    kernel = ADD_BLOCKS.get()
+    if kernel is not None and blocks.dtype == xp.float32 and dtype == xp.float64:
+        total = xp.zeros(blocks.shape[1:], dtype=dtype, device=blocks.device)
+        arrays = as_contiguous(blocks, total)
+        if arrays is not None:
+            kernel(*arrays)
+            return total
+    return xp.sum(xp.astype(blocks, dtype), axis=0)
 
 
 def bound_sum_rounding(xp: Any, dtype: Any, *, per_unit: int) -> float:

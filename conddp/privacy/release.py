@@ -436,8 +436,8 @@ class Curator:
             noisy = np.asarray(value) + np.reshape(np.asarray(noise_std), (-1, 1)).astype(np.float32) * noise
         else:
             sums = np.asarray(value).reshape(len(self._streams), -1)
-            is_one = type(noise_std) is float
-            stds = [noise_std] * len(sums) if is_one else np.broadcast_to(noise_std, len(sums)).tolist()
+            one = type(noise_std) is float
+            stds = [noise_std] * len(sums) if one else np.broadcast_to(np.asarray(noise_std), len(sums)).tolist()
             added = [stream.add(row, std) for stream, row, std in zip(self._streams, sums, stds, strict=True)]
             noisy = added[0] if len(added) == 1 else np.stack(added)
         noisy = noisy.reshape(value.shape)

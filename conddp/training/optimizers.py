@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import array_api_compat
 import numpy as np
 
-from conddp._fused import Kernel
+from conddp._fused import Kernel, as_contiguous
 from conddp.heads.head import Array, OptimizerName
 
 __all__ = ["SGD", "Adam", "Optimizer", "make_optimizer"]
@@ -98,11 +98,12 @@ class Adam:
         first_factor = (1 - self.decay_first) / (1 - self.decay_first**self._steps)
         second_factor = ((1 - self.decay_second) / (1 - self.decay_second**self._steps)) ** 0.5
         floor, factor = self.stabilizer / second_factor, first_factor / second_factor
-        if self._is_plain and (kernel := ADAM.get()) is not None and parameters.flags.c_contiguous:
-            decays = self.decay_first, self.decay_second
-            arrays = parameters.reshape(-1), gradient.reshape(-1), self._first.reshape(-1), self._second.reshape(-1)
-            kernel(*arrays, *decays, floor, float(self._rate[0, 0]) * factor)
-            return
+        if parameters.shape[0] == 1 and (kernel := ADAM.get()) is not None:
+            arrays = as_contiguous(parameters, gradient, self._first, self._second)
+            if arrays is not None and all(each.dtype == np.float64 for each in arrays):
+                decays = self.decay_first, self.decay_second
+                kernel(*(each[0] for each in arrays), *decays, floor, float(self._rate[0, 0]) * factor)
+                return
         self._first *= self.decay_first
         self._first += gradient
         self._second *= self.decay_second
@@ -113,11 +114,6 @@ class Adam:
         step *= self._first
         step *= self._rate * factor
         parameters -= step
-
-    @property
-    def _is_plain(self) -> bool:
-        """Whether there is one configuration, of NumPy arrays in float64."""
-        return isinstance(self._first, np.ndarray) and self._first.dtype == np.float64 and self._first.shape[0] == 1
 
 
 def _update_adam(
