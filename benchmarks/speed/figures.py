@@ -1,6 +1,7 @@
 """Figures of the page, drawn from stored results."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def write_figures(shown: dict[str, Shown], folder: Path) -> list[Path]:
     for name, (section, draw) in FIGURES.items():
         if section in shown and shown[section].works:
             written.append(folder / f"{name}.svg")
-            write_svg(lambda draw=draw, section=section: draw(shown[section]), written[-1])  # type: ignore[misc]  # bound at once
+            write_svg(partial(draw, shown[section]), written[-1])
     return written
 
 
@@ -63,7 +64,7 @@ def draw_target(shown: Shown) -> Figure:
 def draw_steps(shown: Shown) -> Figure:
     """Time of a step over that of conddp, one panel per work."""
     works = [work for work in shown.works if work["threads"] == 1]
-    figure = _make_figure(7.2, 0.9 + 2.3 * len(works), "Time of a private step, as a multiple of conddp's")
+    figure = _make_figure(7.2, 0.9 + 2.3 * len(works), "Time of a private step, as a multiple of conddp's (logarithmic)")
     height = 1 / len(works)
     for number, work in enumerate(works):
         bottom = (len(works) - 1 - number) * height * 0.93 + 0.035
@@ -107,7 +108,7 @@ def draw_fits(shown: Shown) -> Figure:
         "scikit-learn Ridge": ("Ridge", COLOURS[4], "^"),
     }
     for number, d in enumerate(columns):
-        panel = figure.add_axes((0.085 + 0.48 * number, 0.14, 0.415, 0.62))
+        panel = figure.add_axes((0.105 + 0.495 * number, 0.14, 0.38, 0.62))
         seen = []
         works = [work for work in shown.works if work["threads"] == 1 and work["facts"].get("columns") == d]
         works.sort(key=lambda work: work["facts"]["rows"])

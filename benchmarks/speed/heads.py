@@ -24,5 +24,6 @@ def compare(scope: Scope, n: int, d: int) -> Measured:
     heads = scope.pick(("wide", "mlp"), ("wide",), ("wide",))
     entries: dict[str, Entry] = {"conddp": ("conddp_fit", "default", {}, None)}
     entries |= {f"conddp, head {head}": ("conddp_fit", "default", {"head": head}, None) for head in heads}
-    entries["interpret DP-EBM"] = ("boosting", "boosting", {"ranges": [(-5.0, 5.0)] * d}, "interpret")
+    if not scope.quick:
+        entries["interpret DP-EBM"] = ("boosting", "boosting", {"ranges": [(-5.0, 5.0)] * d}, "interpret")
     return compare_fits(scope, entries, n, d, write=write_table, kind="curved")

@@ -42,8 +42,10 @@ class Housing:
 
         split = load_split("ca_housing", "ours")
         num = 500 if small else None
-        X, X_test = split.train.public.values[:num], split.test.public.values[:num]
-        y, y_test = split.train.label.values[:num], split.test.label.values[:num]
+        X: Any = split.train.public.values[:num]
+        X_test: Any = split.test.public.values[:num]
+        y: Any = split.train.label.values[:num]
+        y_test: Any = split.test.label.values[:num]
         optimum = _fit_least_squares(X, y, X_test, y_test)
         if columns == "squashed":
             middle, spread = X.mean(axis=0), X.std(axis=0)
@@ -54,6 +56,16 @@ class Housing:
             middle, spread = X.mean(axis=0), X.std(axis=0)
             X, X_test = (X - middle) / spread, (X_test - middle) / spread
         return cls(X, y, X_test, y_test, optimum)
+
+    def save(self, path: str) -> None:
+        """Write everything to a file, for processes without conddp."""
+        np.savez(path, X=self.X, y=self.y, X_test=self.X_test, y_test=self.y_test, optimum=np.array(self.optimum))
+
+    @classmethod
+    def read(cls, path: str) -> "Housing":
+        """Read what :meth:`save` wrote."""
+        stored = np.load(path)
+        return cls(stored["X"], stored["y"], stored["X_test"], stored["y_test"], float(stored["optimum"]))
 
     @property
     def scaled(self) -> NDArray[np.float64]:

@@ -39,7 +39,7 @@ def describe_machine(*, small: bool = False) -> dict[str, Any]:
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []
     model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
-    blas = next((each for each in threadpool_info() if each["user_api"] == "blas"), {})
+    blas: dict[str, Any] = next((each for each in threadpool_info() if each["user_api"] == "blas"), {})
     with threadpool_limits(1):
         sizes = {name: min(size, 1 << 20) if small else size for name, size in SIZES.items()}
         bandwidth = {name: round(_measure_reading(size), 1) for name, size in sizes.items()}

@@ -114,7 +114,8 @@ def list_conditions(shown: Shown) -> str:
     turns = sorted({row["turns"] for work in shown.works for row in work["rows"] if row["turns"] > 1}) or [1]
     loads = [load for work in shown.works for load in work["load"]]
     repeats = f"{turns[0]}" if turns[0] == turns[-1] else f"{turns[0]} to {turns[-1]}"
-    text = f"*Medians of {repeats} turns; load of the machine {min(loads):g} to {max(loads):g}"
+    medians = "One turn" if turns[-1] == 1 else f"Medians of {repeats} turns"
+    text = f"*{medians}; load of the machine {min(loads):g} to {max(loads):g}"
     if shown.is_busy:
         text += ", so processor time is shown"
     if shown.is_quick:

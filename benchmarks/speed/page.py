@@ -98,10 +98,11 @@ def list_summary(shown: dict[str, Shown]) -> Iterator[tuple[str, float]]:
                     yield f"private step, {work['title']}, against {what}", min(ratios)
     if "fits" in shown:
         section = shown["fits"]
-        work = section.find("1,000,000 x 100") or section.find("100,000 x 100")
-        for row in work["rows"] if work else ():
-            if "not private" in row["name"]:
-                yield f"default fit, {work['title']}, against {row['name']}", section.get_ratio(row)
+        largest = section.find("1,000,000 x 100") or section.find("100,000 x 100")
+        if largest is not None:
+            for row in largest["rows"]:
+                if "not private" in row["name"]:
+                    yield f"default fit, {largest['title']}, against {row['name']}", section.get_ratio(row)
 
 
 def render_machine(machine: dict[str, Any] | None, shown: dict[str, Shown]) -> str:

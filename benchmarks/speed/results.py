@@ -47,7 +47,7 @@ class Scope:
     @property
     def seconds(self) -> float:
         """Aimed at per contestant and turn of short works."""
-        return float(self.pick(0.2, 0.04, 0.001))
+        return float(self.pick(0.2, 0.1, 0.001))
 
 
 @dataclass(frozen=True)

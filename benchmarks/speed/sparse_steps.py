@@ -82,6 +82,8 @@ def compare_linear(scope: Scope, n: int, batch: int) -> Measured:
         "conddp, Cond-DP": conditioned,
     }
     rivals = _list_rivals(codes[:batch], numbers[:batch], label[:batch], hidden=())
+    if scope.quick:
+        rivals = _leave_out(rivals)
     ready, absent = gather({**builders, **rivals}, base=BASE)
     return Measured(take_turns(ready, base=BASE, turns=scope.pick(9, 3, 1), seconds=scope.seconds), absent)
 
@@ -113,9 +115,14 @@ def compare_networks(scope: Scope, n: int, batch: int) -> Measured:
     }
     rivals = _list_rivals(codes[:batch], numbers[:batch], label[:batch], hidden=HIDDEN)
     if not scope.tiny:  # gradients of single records take 5 GB
-        rivals = {name: build for name, build in rivals.items() if "hooks" not in name and "functorch" not in name}
+        rivals = _leave_out(rivals)
     ready, absent = gather({**builders, **rivals}, base=BASE)
     return Measured(take_turns(ready, base=BASE, turns=scope.pick(9, 3, 1), seconds=scope.seconds), absent)
+
+
+def _leave_out(rivals: dict[str, Callable[[], Contestant]]) -> dict[str, Callable[[], Contestant]]:
+    """Without the modes of Opacus that make gradients of single records."""
+    return {name: build for name, build in rivals.items() if "hooks" not in name and "functorch" not in name}
 
 
 def _list_rivals(

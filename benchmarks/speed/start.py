@@ -64,8 +64,8 @@ def compare(scope: Scope, programs: dict[str, list[str]], base: str) -> Measured
         name: partial(lambda given: Contestant(partial(_run, given), num_steps=1), given)
         for name, given in programs.items()
     }
-    ready, absent = gather(builders, base=base)
-    return Measured(take_turns(ready, base=base, turns=scope.pick(11, 3, 1)), absent)
+    ready, absent = gather(builders, base=base, warm=not scope.quick)
+    return Measured(take_turns(ready, base=base, turns=scope.pick(11, 2, 1)), absent)
 
 
 def _run(arguments: list[str], num_steps: int) -> Timing:

@@ -38,13 +38,13 @@ def compare(scope: Scope, n: int, network: Network, descent: Descent) -> Measure
     """Take turns on one work."""
     X, y = make_records(n, network.widths[0])
     with ExitStack() as stack:
-        ready, absent = gather(list_contestants(stack, network, descent, X, y), base="conddp")
+        ready, absent = gather(list_contestants(stack, network, descent, X, y, quick=scope.quick), base="conddp")
         rows = take_turns(ready, base="conddp", turns=scope.turns, seconds=scope.seconds)
     return Measured(rows, absent)
 
 
 def list_contestants(
-    stack: ExitStack, network: Network, descent: Descent, X: NDArray[Any], y: NDArray[Any]
+    stack: ExitStack, network: Network, descent: Descent, X: NDArray[Any], y: NDArray[Any], *, quick: bool
 ) -> dict[str, Callable[[], Contestant]]:
     """Builders by name; workers end with the stack."""
 
@@ -73,7 +73,7 @@ def list_contestants(
         builders["PyTorch, not private, without its loader"] = partial(torch, batches="gather")
     builders |= {f"Opacus, {mode}": partial(opacus, mode) for mode in MODES}
     builders["JAX-Privacy"] = partial(jax, at_once=False)
-    if descent.batch_size is None:
+    if descent.batch_size is None and not quick:
         builders["JAX-Privacy, 100 steps compiled"] = partial(jax, at_once=True)
     return builders
 

@@ -14,8 +14,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from .environments import find
 from .housing import Housing
 from .results import Measured, Scope, Work
@@ -61,17 +59,21 @@ def compare(scope: Scope, columns: str, hidden: tuple[int, ...], head: str) -> M
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         housing = Housing.load(small=scope.tiny)
         path = str(folder / "housing.npz")
-        names = ("X", "y", "X_test", "y_test", "optimum")
-        np.savez(path, **{name: np.asarray(getattr(housing, name)) for name in names})
+        housing.save(path)
         opacus = stack.enter_context(Worker("opacus_fit"))
-        settings = {"columns": columns, "hidden": list(hidden), "threads": scope.threads, "small": scope.tiny}
+        settings: dict[str, Any] = {
+            "columns": columns,
+            "hidden": list(hidden),
+            "threads": scope.threads,
+            "small": scope.tiny,
+        }
         opacus.call("set_up", epsilon=EPSILON, delta=DELTA, **settings)
         grid = make_grid(NETWORK_RULES if hidden else LINEAR_RULES, scope=scope)
         tried: list[Found] = [opacus.call("run", setting=setting, seed=0) for setting in grid]
         place = min(range(len(grid)), key=lambda number: tried[number][2]["error"])
         taken: dict[str, list[Found]] = {}
         absent: dict[str, str] = {}
-        for turn in range(scope.pick(7, 3, 1)):
+        for turn in range(scope.pick(7, 2, 1)):
             found = {"Opacus, one run of its best setting": opacus.call("run", setting=grid[place], seed=turn + 1)}
             with Worker("housing_fit") as worker:  # a new process, so that nothing is remembered
                 worker.call("set_up", name="conddp", path=path, epsilon=EPSILON, delta=DELTA, settings={"head": head})
@@ -110,7 +112,7 @@ def compare(scope: Scope, columns: str, hidden: tuple[int, ...], head: str) -> M
 
 
 def _list_others(scope: Scope, hidden: tuple[int, ...]) -> dict[str, tuple[str, dict[str, Any], str | None]]:
-    if scope.tiny:
+    if scope.tiny or scope.quick:
         return {}
     if hidden:
         return {"interpret DP-EBM": ("boosting", {}, "interpret")}

@@ -5,8 +5,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..housing import BOUNDS, Housing
 from ..workers import serve
 from .boosting import make_boosting
@@ -55,9 +53,7 @@ class Fit:
     def set_up(self, *, name: str, path: str, epsilon: float, delta: float, settings: dict[str, Any]) -> None:
         """Read the data and import; nothing is fitted yet."""
         warnings.simplefilter("ignore")
-        stored = np.load(path)
-        names = ("X", "y", "X_test", "y_test")
-        self.housing = Housing(*(stored[each] for each in names), optimum=float(stored["optimum"]))
+        self.housing = Housing.read(path)
         self.fit = MODELS[name](self.housing.X, {"epsilon": epsilon, "delta": delta}, **settings)
 
     def run(self) -> tuple[float, float, dict[str, float]]:
