@@ -29,7 +29,7 @@ def write_figures(shown: dict[str, Shown], folder: Path) -> list[Path]:
 
 def draw_target(shown: Shown) -> Figure:
     """Test error against time: every setting of the grid, and fits of one call."""
-    figure = _make_figure(7.2, 3.9, "Test error against time at epsilon 1, California housing")
+    figure = _make_figure(7.2, 3.9, "Test error over that of least squares, against time, at epsilon 1")
     panel = figure.add_axes((0.085, 0.14, 0.89, 0.70))
     work = shown.works[0]
     key = "busy_seconds" if shown.is_busy else "seconds"
@@ -39,9 +39,9 @@ def draw_target(shown: Shown) -> Figure:
     panel.scatter([each[key] for each in tried], errors, s=22, color=RIVAL, alpha=0.45, linewidths=0)
     total = shown.get_seconds(work["rows"][0])
     panel.axvline(total, color=RIVAL, linewidth=1.4, linestyle=(0, (4, 3)))
-    panel.annotate(f"whole grid:\n{show_duration(total)}", (total, highest), xytext=(-6, -6), **_beside(RIVAL, "right"))
+    panel.annotate(f"whole grid: {show_duration(total)}", (total, highest), xytext=(-6, -6), **_beside(RIVAL, "right"))
     for name, label, colour, offset, side in (
-        ("conddp, first", "conddp, first fit of a process", OURS, (8, -14), "left"),
+        ("conddp, first", "conddp, first fit of a process", OURS, (9, 5), "left"),
         ("Opacus, one run", "Opacus, best of its grid", RIVAL, (0, -16), "center"),
         ("scikit-learn", "least squares, not private", PLAIN, (8, 6), "left"),
     ):
@@ -53,7 +53,7 @@ def draw_target(shown: Shown) -> Figure:
     panel.text(max(each[key] for each in tried), 1.45, f"each of its {len(tried)} settings", color=RIVAL, ha="right")
     panel.set_xscale("log")
     panel.set_ylim(0.75, highest + 0.04)
-    panel.set_yticks([0.8, 1.0, 1.2, 1.4, highest], ["0.8", "1", "1.2", "1.4", f"{highest} or more"])
+    panel.set_yticks([0.8, 1.0, 1.2, 1.4, highest], ["0.8", "1", "1.2", "1.4", f"≥ {highest}"])
     panel.axhline(1, color=FAINT, linewidth=1.0)
     _name_durations(panel, [shown.get_seconds(row) for row in work["rows"] if row["seconds"] > 0])
     panel.set_xlabel(f"{_name_time(shown)}, accounting included", color=TEXT)
@@ -64,7 +64,9 @@ def draw_target(shown: Shown) -> Figure:
 def draw_steps(shown: Shown) -> Figure:
     """Time of a step over that of conddp, one panel per work."""
     works = [work for work in shown.works if work["threads"] == 1]
-    figure = _make_figure(7.2, 0.9 + 2.3 * len(works), "Time of a private step, as a multiple of conddp's (logarithmic)")
+    figure = _make_figure(
+        7.2, 0.9 + 2.3 * len(works), "Time of a private step, as a multiple of conddp's (logarithmic)"
+    )
     height = 1 / len(works)
     for number, work in enumerate(works):
         bottom = (len(works) - 1 - number) * height * 0.93 + 0.035

@@ -54,7 +54,7 @@ def render_section(shown: Shown, figures: set[str]) -> Iterator[str]:
                 yield f"**{title[0].upper()}{title[1:]}**\n"
                 yield render_rows(shown, work) + "\n"
                 if "best" in work["facts"]:
-                    yield _describe_setting(work["facts"]["best"]) + "\n"
+                    yield _describe_setting(work["facts"]) + "\n"
     yield from list_absent(shown)
     yield list_conditions(shown)
 
@@ -79,9 +79,12 @@ def list_summary(shown: dict[str, Shown]) -> Iterator[tuple[str, float]]:
         work = section.works[0]
         grid, best = work["rows"][0], work["rows"][1]
         ours = next(row for row in work["rows"] if row["name"].startswith("conddp"))
-        reached = "a lower error" if ours["error"] < best["error"] else "**not** the error"
+        than = "lower" if ours["error"] < best["error"] else "higher"
         number = len(work["facts"].get("tried", ())) or 30
-        yield f"{reached} of Opacus' best setting at epsilon 1, against one run of it", section.get_ratio(best)
+        yield (
+            f"a {than} test error than Opacus at epsilon 1, against one run of its best setting",
+            section.get_ratio(best),
+        )
         yield f"the same, against the grid of {number} settings that finds it", section.get_ratio(grid)
     if "steps" in shown:
         section = shown["steps"]
@@ -128,9 +131,11 @@ def render_machine(machine: dict[str, Any] | None, shown: dict[str, Shown]) -> s
     return render_table(["", ""], rows)
 
 
-def _describe_setting(setting: dict[str, Any]) -> str:
+def _describe_setting(facts: dict[str, Any]) -> str:
+    setting = facts["best"]
+    spent = f" For replacement, it spends epsilon {facts['replaced']:.2f}." if "replaced" in facts else ""
     return (
         f"Best setting of Opacus: {setting['rule'].replace('sgd', 'SGD').replace('adam', 'Adam')} with learning rate "
         f"{setting['learning_rate']:g}, clip norm {setting['clip_norm']:g}, batches of {setting['batch_size']}, "
-        f"{setting['epochs']} epochs."
+        f"{setting['epochs']} epochs.{spent}"
     )
