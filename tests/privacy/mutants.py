@@ -50,6 +50,7 @@ WATCHING = (
     "tests/test_weights.py",
     "tests/test_several.py",
     "tests/test_ranks.py",
+    "tests/test_lost_ranks.py",
 )
 
 
