@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: setup demo test test-all check docs tables outputs mutants bench clean
+.PHONY: setup demo test test-all check docs tables outputs mutants bench bench-quick clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -50,8 +50,12 @@ outputs: $(VENV)/.dev          ## what the code in README and docs prints
 mutants: $(VENV)/.dev          ## plant defects in a copy, one by one: the tests must catch each
 	$(BIN)/python -m tests.privacy.mutants
 
-bench: $(VENV)/.dev            ## speed against Opacus, in one process
-	$(BIN)/python benchmarks/opacus_steps.py
+bench: $(VENV)/.dev            ## speed beside other software: more than an hour; writes docs/speed.md (only="steps fits" for parts)
+	$(BIN)/python benchmarks/speed $(if $(only),--only $(only))
+	$(BIN)/python benchmarks/speed page
+
+bench-quick: $(VENV)/.dev      ## the same on small sizes within three minutes, for a look
+	$(BIN)/python benchmarks/speed --quick
 
 clean:
 	rm -rf $(VENV) build site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

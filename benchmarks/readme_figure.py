@@ -10,15 +10,14 @@ background, which can be read on a dark page too.
 
 import argparse
 import csv
-import io
-import re
+from functools import partial
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from other_sets import HELD_OUT, RESULTS
+from speed.drawing import FAINT, TEXT, style, write_svg
 
 PAGE = Path(__file__).parents[1] / "docs" / "assets" / "error_against_epsilon.svg"
 # Algorithm in the file: label, colour of Okabe and Ito, marker, then epsilon and offset in points of the label.
@@ -27,8 +26,6 @@ CURVES = {
     "Cond-DP": ("Cond-DP", "#0072b2", "o", 0.5, (7, 6)),
     "default": ("conddp (default)", "#009e73", "D", 0.25, (-3, -20)),
 }
-FONTS = "font-family: 'Helvetica Neue', Helvetica, Arial, sans-serif"  # those of the reader, not of this machine
-TEXT, FAINT = "#24292f", "#6e7781"
 
 
 def read_means() -> dict[str, dict[float, float]]:
@@ -76,12 +73,7 @@ def draw(means: dict[str, dict[float, float]]) -> Figure:
     panel.set_ylim(0.82, 2.5)
     panel.set_yticks([1, 1.5, 2, 2.5], ["1", "1.5", "2", "2.5"])
     panel.set_xlabel("epsilon (smaller is more private)", color=TEXT)
-    panel.grid(axis="y", color="#d8dee4", linewidth=0.8)
-    panel.set_axisbelow(True)
-    panel.tick_params(colors=TEXT, length=0, pad=6)
-    for side in ("top", "right", "left"):
-        panel.spines[side].set_visible(False)
-    panel.spines["bottom"].set_color("#d0d7de")
+    style(panel, grid="y")
     panel.text(epsilons[-1], 0.865, "non-private least squares", color=FAINT, fontsize=10, ha="right")
     figure.text(
         0.025, 0.915, "Test error relative to non-private least squares", color=TEXT, fontsize=13, weight="bold"
@@ -101,13 +93,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=PAGE)
     arguments = parser.parse_args()
-    with matplotlib.rc_context({"font.size": 11, "svg.fonttype": "none", "svg.hashsalt": "conddp"}):
-        figure, buffer = draw(read_means()), io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    text = buffer.getvalue()
-    text = re.sub(r"font-family: [^;\"]+", FONTS, text[text.index("<svg") :])
-    lines = [line.rstrip() for line in text.splitlines()]
-    arguments.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_svg(partial(draw, read_means()), arguments.out)
 
 
 if __name__ == "__main__":

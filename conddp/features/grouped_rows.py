@@ -4,7 +4,7 @@ The norm of a weighted row, :math:`\|g \circ u_i\|`, depends on the direction we
 step to step. If they are equal within each of a few groups of directions, it follows from the norms of the row within
 each group: :math:`\|g \circ u_i\|^2 = \sum_G g_G^2 \sum_{j \in G} u_{ij}^2`. These are computed once. Groups consist
 of directions that are adjacent in variance. How much a direction is worth asking about depends mainly on its variance,
-so little is lost by giving them equal weights (``benchmarks/sparse.py`` measures it).
+so little is lost by giving them equal weights (``benchmarks/grouped_weights.py`` measures it).
 """
 
 from dataclasses import dataclass, replace
