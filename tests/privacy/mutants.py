@@ -561,8 +561,8 @@ MUTANTS = (
     Mutant(
         "gradients not clipped",
         "training/clipping.py",
-        "limits = workspace.compute_limits(clip_norm, trace.jacobian_norms)",
-        "limits = 1e6 * workspace.compute_limits(clip_norm, trace.jacobian_norms)",
+        "limits = workspace.compute_limits(clip_norm, trace.jacobian_norms, inputs)",
+        "limits = 1e6 * workspace.compute_limits(clip_norm, trace.jacobian_norms, inputs)",
     ),
     Mutant(
         "residuals not clamped",
