@@ -592,14 +592,14 @@ MUTANTS = (
     Mutant(
         "no Gaussian noise",
         "privacy/release.py",
-        "lambda: self._add_normal(bounded.value, noise_std * self._enlarged)",
+        "lambda: self._add_normal(bounded.value, noise_std * (1 + self.rounding))",
         "lambda: self._add_normal(bounded.value, noise_std * 1e-12)",
     ),
     Mutant(
         "half the Gaussian noise that is recorded",
         "privacy/release.py",
-        "lambda: self._add_normal(bounded.value, noise_std * self._enlarged)",
-        "lambda: self._add_normal(bounded.value, noise_std * self._enlarged / 2)",
+        "lambda: self._add_normal(bounded.value, noise_std * (1 + self.rounding))",
+        "lambda: self._add_normal(bounded.value, noise_std * (1 + self.rounding) / 2)",
     ),
     Mutant(
         "half the noise in descent",
@@ -742,7 +742,7 @@ MUTANTS = (
     Mutant(
         "weights make no difference to the noise of a seeded fit",
         "algorithms/identity.py",
-        'yield b"weights" + _to_bytes(records.weights)',
+        'yield CellBytes(records.weights, b"weights")',
         'yield b"weights"',
     ),
     Mutant(
@@ -784,7 +784,7 @@ MUTANTS = (
     Mutant(
         "units make no difference to the noise of a seeded fit",
         "algorithms/identity.py",
-        "yield _to_bytes(records.units.codes)",
+        "yield CellBytes(records.units.codes)",
         "pass",
     ),
     # Checkpoints and choices
@@ -930,7 +930,7 @@ MUTANTS = (
     Mutant(
         "files: labels are not part of what noise is derived from",
         "algorithms/identity.py",
-        "yield _to_bytes(records.label.bounds.clamp(records.label[span].values))",
+        "yield CellBytes(records.label.bounds.clamp(records.label[span].values))",
         "yield b''",
     ),
     Mutant(
@@ -1015,7 +1015,7 @@ MUTANTS = (
     Mutant(
         "weighted sums: rounding not covered",
         "privacy/release.py",
-        "        noise_std = noise_std * self._enlarged\n        self._append(WeightedSumRelease",
+        "        noise_std = noise_std * (1 + self.rounding)\n        self._append(WeightedSumRelease",
         "        self._append(WeightedSumRelease",
     ),
     Mutant(
