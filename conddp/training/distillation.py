@@ -160,6 +160,7 @@ def learn_together(students: Sequence[Student], predictions: Sequence[NDArray[An
     """
     first, S = students[0], len(students)
     parameters: NDArray[Any]
+    schedule: tuple[tuple[int, float], ...]
     if first.parameters is None:
         drawn = np.stack([first.head.initialize(first.layout, rng) for _ in range(NUM_STARTS)])
         parameters, schedule = np.concatenate([drawn] * S), SCHEDULE
