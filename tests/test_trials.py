@@ -233,7 +233,7 @@ def test_records_that_overflow_contribute_nothing_without_clipping_too() -> None
 def test_what_is_not_clipped_cannot_be_released() -> None:
     head, rng = Linear(), np.random.default_rng(0)
     layout, inputs = head.layout(2, 0), Inputs.of(rng.normal(size=(9, 2)))
-    plan = TrainingPlan(3, math.inf, 1.0)
+    plan = TrainingPlan(3, None, 1.0)
     with pytest.raises(PrivacyError, match="not clipped"):
         train(
             plan,
