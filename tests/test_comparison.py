@@ -4,19 +4,25 @@ import json
 import math
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 
+from conddp.algorithms import ALGORITHMS
 from conddp.bounds import Bounds
 from conddp.data.parts import PublicFeatures
 from conddp.data.schema import Schema
+from conddp.data.units import Units
 from conddp.errors import PrivacyError
+from conddp.heads import HEADS
 from conddp.labels.simulation import FAMILIES, simulate
 from conddp.planning import comparison as comparison_module
-from conddp.planning.comparison import CANDIDATES, Comparison, compare_algorithms
+from conddp.planning.comparison import CANDIDATES, Comparison, choose_algorithms, compare_algorithms
 from conddp.planning.plan import Plan, make_plan
+from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.randomness import RandomSource
 from conddp.report.plan import report_plan
 from conddp.report.rendering import render_markdown
 from conddp.theory.design import Design
@@ -220,3 +226,32 @@ def test_a_plan_has_the_budget_that_was_asked_for(public: PublicFeatures) -> Non
         for first, second in pairwise(noise)
         for earlier, later in zip(first[1:], second[1:], strict=True)
     )
+
+
+@pytest.mark.parametrize("options", [{}, {"private": {"age": Bounds(0, 100)}}, {"units": True}], ids=str)
+def test_errors_are_those_of_one_fit_after_the_other(options: dict[str, Any]) -> None:
+    rng = np.random.default_rng(5)
+    public = PublicFeatures(rng.normal(size=(80, 3)))
+    if "units" in options:
+        options = {"units": Units.of(rng.integers(30, size=80), name="who")}
+    head, epsilons = "wide", (0.5, 4.0)
+    found = compare_algorithms(public, head=head, epsilons=epsilons, algorithms=["auto"], **options)
+    for family, place in ((1, 0), (2, 1)):
+        simulated = simulate(public, FAMILIES[family], np.random.default_rng((family, 0)), **options)
+        records, budget = simulated.records, PrivacyBudget(epsilons[place], 1e-6)
+        source = RandomSource.for_neighbours(family * 1009)
+        model = ALGORITHMS["auto"].fit(records, budget, head=HEADS[head], random_source=source).model
+        optimum = ALGORITHMS["non-private"].fit(records, budget).model
+        error, least = (simulated.compute_error(each.predict(public, records.private)) for each in (model, optimum))
+        assert found.errors["auto"][place][family] == pytest.approx(error / least, rel=1e-9)
+
+
+def test_a_head_with_which_everything_is_slow_is_refused_unless_algorithms_are_named(public: PublicFeatures) -> None:
+    for make in (
+        lambda: make_plan(public, SCHEMA, head="embeddings"),
+        lambda: compare_algorithms(public, head="embeddings"),
+    ):
+        with pytest.raises(ValueError, match="name what to try in algorithms"):
+            make()
+    assert choose_algorithms(["auto"], CANDIDATES, "embeddings") == (("auto",), {})
+    assert choose_algorithms(["mean", "all"], ("auto", "mean"), "mlp") == (("mean", "auto"), {})

@@ -16,6 +16,7 @@ from conddp.data.parts import PublicFeatures
 from conddp.data.records import Records
 from conddp.data.units import Units
 from conddp.errors import PrivacyError
+from conddp.features.row_weights import RowWeights
 from conddp.features.whitening import WhitenedRows
 from conddp.heads import MLP, FactorizationMachine, Head, Linear, Wide
 from conddp.heads.head import Inputs
@@ -188,8 +189,6 @@ def test_joint_sums_and_their_bounds_are_those_of_single_passes(
 def test_rows_with_weights_are_summed_one_by_one() -> None:
     rows = WhitenedRows.of(PublicFeatures(np.random.default_rng(0).normal(size=(9, 2))))
     assert can_join(rows)
-    from conddp.features.row_weights import RowWeights
-
     assert not can_join(replace(rows, weights=RowWeights.give(np.linspace(0.1, 1.0, 9))))
 
 
@@ -217,7 +216,7 @@ def test_sums_without_clipping_are_those_of_a_huge_clip_norm(
         compute_clipped_sum(workspace, inputs, label, clip_norm=np.full(5, clip_norm), weights=weights).copy()
         for clip_norm in (math.inf, 1e15)
     ]
-    assert np.allclose(*sums, rtol=1e-10, atol=1e-10)
+    assert np.allclose(sums[0], sums[1], rtol=1e-10, atol=1e-10)
 
 
 def test_records_that_overflow_contribute_nothing_without_clipping_too() -> None:
@@ -234,7 +233,7 @@ def test_records_that_overflow_contribute_nothing_without_clipping_too() -> None
 def test_what_is_not_clipped_cannot_be_released() -> None:
     head, rng = Linear(), np.random.default_rng(0)
     layout, inputs = head.layout(2, 0), Inputs.of(rng.normal(size=(9, 2)))
-    plan = TrainingPlan(3, math.inf, 1.0)
+    plan = TrainingPlan(3, None, 1.0)
     with pytest.raises(PrivacyError, match="not clipped"):
         train(
             plan,

@@ -278,7 +278,7 @@ class Algorithm(ABC):
                 callback=callback,
                 curator_class=curator_class,
             )
-            result = self._check_releases(task, self.run(task))
+            result = self._check_result(task, self.run(task))
             if saved is not None:
                 saved.write()  # all releases, so that a fit that dies while it delivers goes on to the same result
             if deliver is not None:
@@ -335,7 +335,7 @@ class Algorithm(ABC):
             locked = Locked(prepared.records, price=prepared.cost, ledger=prepared.ledger)
             tasks.append(prepared.make_task(locked, event=self.expect(trial.budget), shared=shared))
         results = self.run_together(tasks)
-        return [self._check_releases(task, result) for task, result in zip(tasks, results, strict=True)]
+        return [self._check_result(task, result) for task, result in zip(tasks, results, strict=True)]
 
     def _prepare(
         self,
@@ -384,7 +384,7 @@ class Algorithm(ABC):
             settings,
         )
 
-    def _check_releases(self, task: Task, result: FitResult) -> FitResult:
+    def _check_result(self, task: Task, result: FitResult) -> FitResult:
         """Compare what the recipe released with what was paid for.
 
         Checked here and not by the recipe, which might finish another task or release something afterwards.

@@ -1,6 +1,5 @@
 """Distillation: training a head on released predictions, at no privacy cost because no label is read."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -160,6 +159,7 @@ def learn_together(students: Sequence[Student], predictions: Sequence[NDArray[An
     """
     first, S = students[0], len(students)
     parameters: NDArray[Any]
+    schedule: tuple[tuple[int, float], ...]
     if first.parameters is None:
         drawn = np.stack([first.head.initialize(first.layout, rng) for _ in range(NUM_STARTS)])
         parameters, schedule = np.concatenate([drawn] * S), SCHEDULE
@@ -171,7 +171,7 @@ def learn_together(students: Sequence[Student], predictions: Sequence[NDArray[An
     parameters, compact = parameters.astype(PRECISION), targets.astype(PRECISION)
     for num_steps, rate in schedule:
         parameters = train(
-            TrainingPlan(num_steps, math.inf, 0.0, probability, averaging=0.3),
+            TrainingPlan(num_steps, None, 0.0, probability, averaging=0.3),
             first.head,
             first.layout,
             first.compact,

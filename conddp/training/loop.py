@@ -35,9 +35,9 @@ class TrainingPlan:
     ----------
     num_steps : int
         Number of noisy steps.
-    clip_norm : float or sequence of K floats
-        Maximum norm of the gradient of one record. If infinite, gradients are not clipped, which is refused when
-        training with a curator.
+    clip_norm : float or sequence of K floats, or None
+        Maximum norm of the gradient of one record. If None, gradients are not clipped, which is refused when training
+        with a curator.
     noise_multiplier : float or sequence of K floats
         Standard deviation of the noise divided by ``clip_norm``; ignored when training without a curator.
     sampling_probability : float
@@ -57,9 +57,8 @@ class TrainingPlan:
         positive_integer(num_steps=self.num_steps)
         positive(sampling_probability=self.sampling_probability)
         in_range(0.0, 1.0, sampling_probability=self.sampling_probability, averaging=self.averaging)
-        for clip_norm in np.atleast_1d(self.clip_norm):
-            if clip_norm != np.inf:
-                positive(clip_norm=float(clip_norm))
+        for clip_norm in () if self.clip_norm is None else np.atleast_1d(self.clip_norm):
+            positive(clip_norm=float(clip_norm))
         for noise_multiplier in np.atleast_1d(self.noise_multiplier):
             in_range(0.0, np.inf, noise_multiplier=float(noise_multiplier))
 
@@ -182,9 +181,9 @@ def train(
         column = np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), (K,)))
         return xp.asarray(column, dtype=parameters.dtype, device=parameters.device)
 
-    if curator is not None and not np.isfinite(plan.clip_norm).all():
-        raise PrivacyError("sums of gradients that are not clipped cannot be released. Choose a finite clip norm.")
-    clip_norm = per_configuration(plan.clip_norm)
+    if curator is not None and plan.clip_norm is None:
+        raise PrivacyError("sums of gradients that are not clipped cannot be released. Choose a clip norm.")
+    clip_norm = per_configuration(np.inf if plan.clip_norm is None else plan.clip_norm)
     together = 1.0 if weights is None else max(1.0, weights.largest_total)
     per_unit = 1 if weights is None else weights.units.largest
     together *= 1.0 + inputs.bound_rounding(per_unit, parameters.dtype) + rounding_elsewhere

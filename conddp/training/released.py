@@ -1,6 +1,5 @@
 """Training without noise on released labels: post-processing, at no privacy cost."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -73,7 +72,7 @@ def fit_released_labels(
         parameters = _solve(Z, Q, scaled, weights)[None]
     else:
         n = len(scaled)
-        plan = TrainingPlan(NUM_STEPS, math.inf, 0.0, min(1.0, BATCH_SIZE / n), averaging=0.2)
+        plan = TrainingPlan(NUM_STEPS, None, 0.0, min(1.0, BATCH_SIZE / n), averaging=0.2)
         parameters = train(
             plan,
             head,
