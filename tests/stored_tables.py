@@ -67,7 +67,7 @@ def write_table(folder: Path, *, num_files: int = 4, num_rows: int = 1500) -> Sc
 
 def fit_table(folder: Path, schema: Schema, algorithm: Algorithm) -> Any:
     """Open a table in files, fit a model to it and return its parameters."""
-    records, _ = load_records(folder, schema)
+    records, _ = load_records(folder, schema, small=True)
     return algorithm.fit(records, PrivacyBudget(1.0, 1e-6), random_source=RandomSource.of(0)).model.parameters
 
 

@@ -120,7 +120,7 @@ def test_nothing_stays_on_the_cluster(executor: DaskExecutor) -> None:
     assert 0 < taken <= 2 * 2 + 1  # tasks and the function
     results = executor(Large(), BLOCKS)
     next(results)
-    results.close()  # type: ignore[attr-defined]
+    results.close()  # type: ignore[attr-defined]  # a generator
     wait_until(lambda: not list_keys(executor))
     wait_until(lambda: not any(executor.client.has_what().values()))
 

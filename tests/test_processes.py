@@ -73,9 +73,9 @@ def test_what_a_worker_refuses_is_said_as_ever(processes: Processes, tmp_path: P
     missing = pyarrow.array([None, *table["price"].to_pylist()[1:]], type=pyarrow.float64())
     pyarrow.parquet.write_table(table.set_column(2, "price", missing), part)
     with pytest.raises(SchemaError) as here:
-        load_records(tmp_path, schema)
+        load_records(tmp_path, schema, small=True)
     with use_executor(processes), pytest.raises(SchemaError) as elsewhere:
-        load_records(tmp_path, schema)
+        load_records(tmp_path, schema, small=True)
     assert str(elsewhere.value) == str(here.value)
 
 
@@ -124,7 +124,7 @@ def test_small_blocks_share_a_task_and_keep_their_own_sums(processes: Processes)
 
 @pytest.mark.parametrize("num_sums", [1, 3])
 def test_a_sum_that_is_missing_or_left_over_is_an_error(num_sums: int) -> None:
-    replies = compute_replies(PackedFunction.of(len), ["a", "bb", "ccc"][:num_sums])  # type: ignore[arg-type]
+    replies = compute_replies(PackedFunction.of(len), ["a", "bb", "ccc"][:num_sums])  # type: ignore[arg-type]  # texts stand for spans
     with pytest.raises(PassFailed, match=f"returned {num_sums} sums for the 2 partitions of rows 0 to 199"):
         list(replies.read(BLOCKS[:2]))
 
@@ -184,7 +184,7 @@ def test_what_cannot_be_sent_is_refused(processes: Processes) -> None:
 
 def test_a_module_that_workers_do_not_have_is_named(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
     module = type(sys)("only_here")
-    module.function = lambda span: 0  # type: ignore[attr-defined]
+    module.function = lambda span: 0  # type: ignore[attr-defined]  # a module made here
     module.function.__module__, module.function.__qualname__ = "only_here", "function"
     monkeypatch.setitem(sys.modules, "only_here", module)
     with pytest.raises(PassFailed, match=r"ModuleNotFoundError: no module 'only_here'"):
@@ -194,7 +194,7 @@ def test_a_module_that_workers_do_not_have_is_named(processes: Processes, monkey
 def test_workers_that_do_not_start_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with Processes(1) as broken, pytest.raises(WorkerDied, match="cannot be started"):
-        list(broken(len, BLOCKS))  # type: ignore[arg-type]
+        list(broken(len, BLOCKS))  # type: ignore[arg-type]  # never called
 
 
 def test_workers_that_have_been_stopped_do_nothing() -> None:

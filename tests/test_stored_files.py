@@ -1,5 +1,6 @@
 """Files, folders and Arrow datasets, as users give them to a fit."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,14 @@ from conddp import (
     PrivateRegressor,
     SchemaError,
 )
+from conddp.data import run_in_order
 from conddp.data.schema import Schema
 from conddp.features.reading import read_records
+from conddp.features.stored_features import StoredFeatures
 from conddp.features.stored_reading import open_records
-from conddp.files import fit_file, load_public, predict_file
+from conddp.files import fit_file, load_public, load_records, predict_file
 from conddp.heads import Embeddings
-from tests.stored_tables import HOME_COLUMNS, HOMES, make_homes, write_parts
+from tests.stored_tables import HOME_COLUMNS, HOMES, Counted, make_homes, write_parts
 
 
 def test_files_are_fitted_and_predicted_from_the_command_functions(rng: np.random.Generator, tmp_path: Path) -> None:
@@ -35,6 +38,44 @@ def test_files_are_fitted_and_predicted_from_the_command_functions(rng: np.rando
     assert predict_file(tmp_path / "model", paths, tmp_path / "out.parquet") == 3000
     predicted = pq.read_table(tmp_path / "out.parquet")["price_predicted"].to_numpy()
     assert np.corrcoef(predicted, frame["price"])[0, 1] > 0.6
+
+
+@pytest.mark.parametrize("largest", [3000 * 6, 3000 * 6 - 1])
+def test_only_tables_of_many_cells_are_read_block_by_block(
+    rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, largest: int
+) -> None:
+    monkeypatch.setattr("conddp.features.stored_reading.LARGEST_TABLE", largest)
+    frame = make_homes(rng)
+    frame["street"] = frame["street"].astype("category")
+    whole, expected = read_records(frame, HOMES)
+    paths = write_parts(tmp_path / "data", frame)
+    paths[1].unlink()  # the levels of each file are those that occur in it
+    middle = frame[1000:2000].assign(street=frame["street"][1000:2000].cat.remove_unused_categories())
+    pq.write_table(pa.Table.from_pandas(middle, preserve_index=False), paths[1])
+    for data in (tmp_path / "data", paths):
+        records, encoding = load_records(data, HOMES)
+        assert isinstance(records.public, StoredFeatures) == (largest < 3000 * 6)
+        assert isinstance(load_records(data, HOMES, small=True)[0].public, StoredFeatures)
+        assert encoding == expected and records.fingerprint == whole.fingerprint
+        assert np.array_equal(records.public.values, whole.public.values)
+        assert np.array_equal(records.label.values, whole.label.values)
+    with pytest.raises(SchemaError, match="would count twice"):
+        load_records([*paths, paths[0]], HOMES)
+
+
+def test_a_cluster_that_is_named_is_used_for_small_tables_too(
+    rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = Counted(run_in_order)
+    monkeypatch.setattr("conddp.files.open_executor", lambda *_: nullcontext(counted))
+    write_parts(tmp_path / "data", make_homes(rng, 300))
+    fit_file(tmp_path / "data", HOMES, tmp_path / "one", algorithm="mean", num_workers=2)
+    assert counted.num_spans == 0  # in memory
+    fit_file(tmp_path / "data", HOMES, tmp_path / "other", algorithm="mean", cluster="local")
+    assert counted.num_spans > 3
+    schema = Schema.of(label="price", label_bounds=(0, 10), public=["size"], unit="street")
+    with pytest.raises(SchemaError, match="a cluster is for tables that are read block by block"):
+        fit_file(tmp_path / "data", schema, tmp_path / "third", cluster="local")
 
 
 def test_files_with_private_columns_are_read_into_memory(rng: np.random.Generator, tmp_path: Path) -> None:
@@ -79,7 +120,11 @@ def test_a_plan_reads_the_public_columns_of_several_files(rng: np.random.Generat
         assert np.array_equal(public.values, expected.public.values)
 
 
-def test_the_estimator_takes_an_arrow_dataset(rng: np.random.Generator, tmp_path: Path) -> None:
+@pytest.mark.parametrize("largest", [0, 2**23])
+def test_the_estimator_takes_an_arrow_dataset(
+    rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, largest: int
+) -> None:
+    monkeypatch.setattr("conddp.features.stored_reading.LARGEST_TABLE", largest)
     frame = make_homes(rng)
     write_parts(tmp_path / "data", frame)
     dataset = pyarrow.dataset.dataset(tmp_path / "data")
