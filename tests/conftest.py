@@ -1,5 +1,6 @@
 """Settings and fixtures for all tests."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,9 +19,14 @@ settings.load_profile("fixed")
 
 @pytest.fixture(autouse=True, scope="session")
 def empty_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A run of the tests starts with an empty calibration cache and no witnesses of ledgers."""
+    """A run of the tests starts with an empty calibration cache and no witnesses of ledgers.
+
+    All workers of a run share the cache, because a calibration takes seconds.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CONDDP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("CONDDP_CACHE", str(shared / "calibrations"))
         patch.setenv("CONDDP_STATE", str(tmp_path_factory.mktemp("state")))
         yield
 

@@ -378,7 +378,7 @@ main()
 
 def test_a_process_that_is_killed_again_and_again_ends_with_a_model_for_one_budget(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    n = 6000
+    n = 2000
     X = rng.normal(size=(n, 6))
     y = X[:, 0] + np.sin(X[:, 1])
     rows = "\n".join(",".join(f"{cell:.6f}" for cell in row) for row in np.column_stack([X, y]))
@@ -405,7 +405,7 @@ def test_a_process_that_is_killed_again_and_again_ends_with_a_model_for_one_budg
         )
 
     kills = 0
-    while kills < 3:
+    while kills < 2:
         process = start()
         before, deadline = _read_progress(tmp_path / "going"), time.monotonic() + 60
         while process.poll() is None and time.monotonic() < deadline and _read_progress(tmp_path / "going") == before:

@@ -146,7 +146,11 @@ def calibrate_gaussian_mu(epsilon: float, delta: float) -> float:
         raise NotCalibrated(
             f"epsilon={epsilon:g} is below {SMALLEST_EPSILON:g}, where rounding errors dominate. Raise epsilon."
         )
+    return _find_gaussian_mu(float(epsilon), float(delta))
 
+
+@functools.lru_cache(maxsize=256)  # a fit asks several times, and the same fit is often repeated
+def _find_gaussian_mu(epsilon: float, delta: float) -> float:
     def excess(log_mu: float) -> float:
         return _log_gaussian_delta(math.exp(log_mu), epsilon) - math.log(delta)
 
