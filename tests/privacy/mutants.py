@@ -591,14 +591,14 @@ MUTANTS = (
     Mutant(
         "no Gaussian noise",
         "privacy/release.py",
-        "lambda: self._add_normal(bounded.value, noise_std * self._enlarged)",
+        "lambda: self._add_normal(bounded.value, noise_std * (1 + self.rounding))",
         "lambda: self._add_normal(bounded.value, noise_std * 1e-12)",
     ),
     Mutant(
         "half the Gaussian noise that is recorded",
         "privacy/release.py",
-        "lambda: self._add_normal(bounded.value, noise_std * self._enlarged)",
-        "lambda: self._add_normal(bounded.value, noise_std * self._enlarged / 2)",
+        "lambda: self._add_normal(bounded.value, noise_std * (1 + self.rounding))",
+        "lambda: self._add_normal(bounded.value, noise_std * (1 + self.rounding) / 2)",
     ),
     Mutant(
         "half the noise in descent",
@@ -1014,7 +1014,7 @@ MUTANTS = (
     Mutant(
         "weighted sums: rounding not covered",
         "privacy/release.py",
-        "        noise_std = noise_std * self._enlarged\n        self._append(WeightedSumRelease",
+        "        noise_std = noise_std * (1 + self.rounding)\n        self._append(WeightedSumRelease",
         "        self._append(WeightedSumRelease",
     ),
     Mutant(
