@@ -2,14 +2,16 @@
 
 Both take the same records, model, clip norm, noise and Adam. Opacus gets outputs of shape (n,), because its ghost
 clipping is wrong for outputs of shape (n, 1) with a squared loss, and works in float32, its usual precision. conddp
-works in float64, as its algorithms do, and in float32 to compare like with like. Contestants take turns, and the
-figure is the median over turns of (time of the rival) / (time of conddp) within a turn, because machines are shared.
+works in float64, as its algorithms do, and in float32 to compare like with like. It uses compiled kernels, as in long
+runs; CONDDP_FAST=0 in the environment turns them off. Contestants take turns, and the figure is the median over turns
+of (time of the rival) / (time of conddp) within a turn, because machines are shared.
 
     python benchmarks/opacus_steps.py [--turns 7] [--out benchmarks/results/opacus_steps.json]
 """
 
 import argparse
 import json
+import os
 import statistics
 import time
 import warnings
@@ -193,6 +195,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/opacus_steps.json"))
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
+    os.environ.setdefault("CONDDP_FAST", "1")
     warnings.simplefilter("ignore")  # Opacus warns about its own hooks
     from threadpoolctl import threadpool_limits
 
