@@ -78,7 +78,7 @@ def fit(folder: Path, workers: int, cluster: str | None, *, kill_after: float = 
         moved["from"] += replies.num_bytes
         return read(replies, *arguments)
 
-    tasks.PackedFunction.of, tasks.Replies.read = count_sent, count_received  # type: ignore[method-assign, assignment]
+    tasks.PackedFunction.of, tasks.Replies.read = count_sent, count_received  # type: ignore[method-assign, assignment]  # to count bytes
     killed: list[int] = []
 
     def kill() -> None:

@@ -20,7 +20,7 @@ from conddp.data.passes import get_executor, run_in_order, use_executor
 from conddp.data.readers import list_failures, read_tables, require_names, stream_table
 from conddp.data.records import Records
 from conddp.data.schema import Schema
-from conddp.data.stored_table import StoredTable, list_files
+from conddp.data.stored_table import list_files
 from conddp.data.tasks import count_cores
 from conddp.data.units import Units
 from conddp.errors import SchemaError, refuse_existing
@@ -28,7 +28,7 @@ from conddp.execution import open_executor
 from conddp.features.encoding import Encoding
 from conddp.features.reading import read_public, read_records
 from conddp.features.stored_norms import use_scratch
-from conddp.features.stored_reading import open_records
+from conddp.features.stored_reading import fits_into_memory, open_records
 from conddp.models.result import FitResult
 from conddp.models.saving import check_folder, load_model, save_model
 from conddp.planning.comparison import Comparison, compare_algorithms
@@ -51,9 +51,6 @@ __all__ = [
     "predict_file",
     "report_file",
 ]
-
-
-LARGEST_TABLE = 2**23  # cells of a Parquet file that is read into memory, where they take up to 100 bytes each
 
 
 def plan_file(data: Path | Sequence[Path], schema: Schema, **settings: Any) -> Plan:
@@ -139,8 +136,8 @@ def fit_file(
 ) -> FitResult:
     """Train a model on a Parquet or CSV file, or on several files with the same columns, and save it.
 
-    Several Parquet files, and one that is large, are read block by block, as often as the algorithm needs, and never as
-    a whole (:func:`~conddp.features.stored_reading.open_records`).
+    Parquet files with more than 8 million cells are read block by block, as often as the algorithm needs, and never as
+    a whole (:func:`~conddp.features.stored_reading.open_records`). So are smaller ones if a cluster is named.
 
     Privacy
         One fit that costs (epsilon, delta) under the relation of the ledger, REPLACE if there is none, recorded before
@@ -181,17 +178,18 @@ def fit_file(
     check_folder(out)
     files = _list(data)
     with ExitStack() as stack:
-        if _is_stored(files, schema):
+        stack.enter_context(use_scratch(scratch))
+        in_blocks = _is_stored(files, schema, small=cluster is not None)
+        if in_blocks:
             if num_workers is not None or cluster is not None or get_executor() is run_in_order:
                 workers = num_workers if num_workers is not None or cluster is not None else count_cores()
                 stack.enter_context(use_executor(stack.enter_context(open_executor(workers, cluster))))
-            stack.enter_context(use_scratch(scratch))
         elif cluster is not None:
             raise SchemaError(
-                "a cluster is for tables that are read block by block: several .parquet files or a large one, without "
-                "private columns and units."
+                "a cluster is for tables that are read block by block: .parquet files without private columns and "
+                "units."
             )
-        records, encoding = load_records(files, schema, num_bins=request.num_bins)
+        records, encoding = load_records(files, schema, num_bins=request.num_bins, small=in_blocks)
         design = Design.of(records.arrange().public)  # now: what fails after the fit fails when budget has been spent
         result = request.run(
             records,
@@ -205,15 +203,26 @@ def fit_file(
 
 
 def load_records(
-    data: Path | Sequence[Path], schema: Schema, *, num_bins: int | None = None
+    data: Path | Sequence[Path], schema: Schema, *, num_bins: int | None = None, small: bool = False
 ) -> tuple[Records, Encoding]:
     """Load records from files, with the encoding of their public columns.
 
-    Parquet files that are several or large are only opened; their records are read when they are needed. With units or
-    private columns all records are read into memory.
+    Large Parquet files are only opened; their records are read when they are needed. With units or private columns all
+    records are read into memory.
+
+    Parameters
+    ----------
+    data : Path or sequence of Path
+        The table.
+    schema : Schema
+        Roles and bounds of its columns.
+    num_bins : int, optional
+        Number of bins that categories are hashed into, for heads that look them up.
+    small : bool
+        Whether small Parquet files are only opened too.
     """
     files = _list(data)
-    if _is_stored(files, schema):
+    if _is_stored(files, schema, small=small):
         return open_records(files, schema, num_bins=num_bins)
     return read_records(read_tables(files, schema.names, kinds=_list_kinds(schema)), schema, num_bins=num_bins)
 
@@ -222,11 +231,11 @@ def _list(data: Path | Sequence[Path]) -> list[Path]:
     return list_files([data] if isinstance(data, Path) else data)
 
 
-def _is_stored(files: Sequence[Path], schema: Schema) -> bool:
+def _is_stored(files: Sequence[Path], schema: Schema, *, small: bool) -> bool:
     """Whether a table is read block by block rather than into memory."""
     if schema.unit is not None or schema.private or any(path.suffix.lower() != ".parquet" for path in files):
         return False
-    return len(files) > 1 or len(StoredTable.of(files, schema.names)) * len(schema.names) > LARGEST_TABLE
+    return small or not fits_into_memory(files, schema)
 
 
 def load_public(data: Path | Sequence[Path], schema: Schema) -> tuple[PublicFeatures, Encoding]:

@@ -82,3 +82,13 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"conddp._fused.{name}", getattr(_fused, name))
     monkeypatch.setenv("CONDDP_FAST", "1")
     assert _fused.load_kernels()
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read few records at a time, so that small tables have many partitions, pieces and blocks."""
+    monkeypatch.setattr("conddp.data.stored_table.ROWS_PER_PARTITION", 700)
+    monkeypatch.setattr("conddp.data.stored_column.ROWS_AT_ONCE", 128)
+    monkeypatch.setattr("conddp.features.stored_features.ROWS_AT_ONCE", 128)
+    monkeypatch.setattr("conddp.features.stored_features.BLOCK_SIZE", 128)
+    monkeypatch.setattr("conddp.features.stored_norms.ROWS_AT_ONCE", 256)

@@ -51,8 +51,8 @@ def start(work: Callable[[int], None]) -> tuple[int, int]:
 def kill(folder: Path, times: int) -> dict[str, int]:
     """Kill processes at random instants; count what they had been told and what the file holds."""
     chance = random.Random(0)
-    slowed: Any = lambda file, *rest: append_line(Slow(file), *rest)  # type: ignore[arg-type]  # noqa: E731
-    ledger_file.append_line = slowed  # type: ignore[attr-defined]
+    slowed: Any = lambda file, *rest: append_line(Slow(file), *rest)  # type: ignore[arg-type]  # noqa: E731  (Slow writes like a file; a short function)
+    ledger_file.append_line = slowed  # type: ignore[attr-defined]  # in place of the function of the module
     os.fsync = lambda _: None  # type: ignore[assignment]  # a killed process needs no disk, and more happens in less time
     counts = {"kills": 0, "returned": 0, "in the file": 0, "lost": 0, "incomplete lines": 0}
     for number in range(times):

@@ -207,9 +207,9 @@ def pretend(installed: str | None) -> None:
             raise importlib.metadata.PackageNotFoundError(distribution_name)
         return installed
 
-    importlib.metadata.true_version = importlib.metadata.version  # type: ignore[attr-defined]
+    importlib.metadata.true_version = importlib.metadata.version  # type: ignore[attr-defined]  # kept for stop_pretending
     importlib.metadata.version = version
 
 
 def stop_pretending() -> None:
-    importlib.metadata.version = importlib.metadata.true_version  # type: ignore[attr-defined]
+    importlib.metadata.version = importlib.metadata.true_version  # type: ignore[attr-defined]  # as above

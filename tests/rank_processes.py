@@ -49,7 +49,7 @@ def main(folder: Path) -> None:
     with use_ranks(timeout=80) as rank:
         made = Curator.__init__
         curators = []
-        Curator.__init__ = lambda self, *args, **more: (curators.append(1), made(self, *args, **more))[1]  # type: ignore
+        Curator.__init__ = lambda self, *args, **more: (curators.append(1), made(self, *args, **more))[1]  # type: ignore[method-assign, func-returns-value]  # counts curators
         told["together"] = describe(lambda: fit(SwitchCondDP(num_steps=6, batch_size=40)))
         told["mismatch"] = describe(lambda: fit(DPSGD(num_steps=2), 1.0 + 0.5 * rank))
         told["curators"] = len(curators)
@@ -63,7 +63,7 @@ def main(folder: Path) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             answer(self, sums)
 
-        Ranks.answer = killed  # type: ignore[method-assign]
+        Ranks.answer = killed  # type: ignore[method-assign]  # is killed
         start = time.monotonic()
         told["killed"] = describe(lambda: fit(DPSGD(num_steps=10), checkpoint=folder / "checkpoint"))
         told["seconds"] = time.monotonic() - start

@@ -1,4 +1,4 @@
-"""A table in several files, and fits to it."""
+"""Tables in several files, and fits to them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,14 +6,51 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow
 import pyarrow.parquet
+import pytest
 
 from conddp import PrivacyBudget, Schema
 from conddp.algorithms import Algorithm
 from conddp.data.passes import Executor
 from conddp.files import load_records
 from conddp.privacy import RandomSource
+
+HOME_COLUMNS = ["size", "rooms", "street", "sold", "lift"]
+HOMES = Schema.of(label="price", label_bounds=(0, 10), public=HOME_COLUMNS)
+
+
+def make_homes(rng: np.random.Generator, n: int = 3000, *, num_streets: int = 12) -> pd.DataFrame:
+    size = rng.normal(80, 20, size=n)
+    size[rng.random(n) < 0.1] = np.nan
+    street = rng.integers(0, num_streets, size=n)
+    return pd.DataFrame(
+        {
+            "size": size,
+            "rooms": rng.integers(1, 6, size=n),
+            "street": [f"street {each}" for each in street],
+            "sold": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 500, size=n), unit="D"),
+            "lift": rng.random(n) < 0.5,
+            "price": np.clip(5 + np.nan_to_num(size - 80) / 20 + (street % 3) + rng.normal(size=n), 0, 10),
+        }
+    )
+
+
+def write_parts(folder: Path, frame: Any, *, files: int = 3, row_group_size: int = 400) -> list[Path]:
+    """Write a table to several files with small row groups."""
+    folder.mkdir(exist_ok=True)
+    paths = []
+    for number, rows in enumerate(np.array_split(np.arange(len(frame)), files)):
+        paths.append(folder / f"part-{number}.parquet")
+        table = pyarrow.Table.from_pandas(frame.iloc[rows], preserve_index=False)
+        pyarrow.parquet.write_table(table, paths[-1], row_group_size=row_group_size)
+    return paths
+
+
+def store_sparsely(monkeypatch: pytest.MonkeyPatch, sparsely: bool) -> None:
+    monkeypatch.setattr("conddp.features.stored_reading.SPARSE_FROM", 0 if sparsely else 1000)
+    monkeypatch.setattr("conddp.features.stored_reading.DENSEST", 1.0)
 
 
 def write_table(folder: Path, *, num_files: int = 4, num_rows: int = 1500) -> Schema:
@@ -30,7 +67,7 @@ def write_table(folder: Path, *, num_files: int = 4, num_rows: int = 1500) -> Sc
 
 def fit_table(folder: Path, schema: Schema, algorithm: Algorithm) -> Any:
     """Open a table in files, fit a model to it and return its parameters."""
-    records, _ = load_records(folder, schema)
+    records, _ = load_records(folder, schema, small=True)
     return algorithm.fit(records, PrivacyBudget(1.0, 1e-6), random_source=RandomSource.of(0)).model.parameters
 
 

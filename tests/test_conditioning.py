@@ -149,12 +149,12 @@ def test_what_must_be_free_cannot_see_a_label(rng: np.random.Generator) -> None:
     label = Labels(rng.random(5), Bounds(0, 1))
     dataset = Records(public, None, label)
     with pytest.raises(PrivateDataLeak, match="got Records. Pass its attribute .public."):
-        Spectrum.of(dataset)  # type: ignore[arg-type]
+        Spectrum.of(dataset)  # type: ignore[arg-type]  # wrong on purpose
     for wrong in (label, rng.normal(size=(5, 2)), [label]):
         with pytest.raises(PrivateDataLeak):
-            Spectrum.of(wrong)  # type: ignore[arg-type]
+            Spectrum.of(wrong)  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(PrivateDataLeak):
-        ConditioningMatrix.from_spectrum(Spectrum.of(public)).transform(dataset)  # type: ignore[arg-type]
+        ConditioningMatrix.from_spectrum(Spectrum.of(public)).transform(dataset)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_nothing_to_learn_from_is_an_error() -> None:

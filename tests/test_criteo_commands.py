@@ -43,7 +43,7 @@ def test_simulated_rows_are_written_to_a_folder(tmp_path: Path) -> None:
     assert " training and " in said and "in 1 part\n" in said and "schema.toml" in said
     with pytest.raises(OutputExists):
         run("simulate", "criteo", "--rows", "501", "--out", tmp_path / "out")
-    run("simulate", "criteo", "--rows", "501", "--out", tmp_path / "out", "--force")
+    run("simulate", "criteo_ssc", "--rows", "501", "--out", tmp_path / "out", "--force")
     assert sum(records.num_records for records in load_criteo(tmp_path / "out")) == 501
 
 
@@ -65,6 +65,7 @@ def test_the_log_is_searched_in_the_data_folders(tmp_path: Path, monkeypatch: py
     run("simulate", "criteo", "--raw", "--rows", "300", "--out", log)
     assert "lines: 300" in run("convert", "criteo", "--out", tmp_path / "out")
     assert f"conddp data convert criteo '{log}' --out FOLDER" in run("show", "criteo_ssc")
+    assert run("show", "criteo") == run("show", "criteo_ssc")
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,8 @@ def line(**changed: str) -> bytes:
 
 def convert(content: bytes, folder: Path, **settings: object) -> tuple[pa.Table, PartFolder]:
     (folder / "log").write_bytes(content)
-    convert_criteo(folder / "log", folder / "out", test_fraction=0.0, **{"max_damaged": 1.0, **settings})  # type: ignore[arg-type]
-    return read(folder / "out"), PartFolder.find(folder / "out")  # type: ignore[return-value]
+    convert_criteo(folder / "log", folder / "out", test_fraction=0.0, **{"max_damaged": 1.0, **settings})  # type: ignore[arg-type]  # settings of different types
+    return read(folder / "out"), PartFolder.find(folder / "out")  # type: ignore[return-value]  # there is a folder
 
 
 def read(folder: Path, kind: str = "train") -> pa.Table:

@@ -258,7 +258,7 @@ def make_results(*, real: bool) -> dict[Line, LineResult]:
     where = source.CriteoSource("", 1000, real, "")
     errors = {("linear", "DPSGD"): 7000.0, ("linear", "default"): 5000.0, ("mlp", "RR-on-Bins"): 4000.0}
     return {
-        Line(part, method, where, (REPLACE,), (1.0,), 2): LineResult(  # type: ignore[arg-type]
+        Line(part, method, where, (REPLACE,), (1.0,), 2): LineResult(  # type: ignore[arg-type]  # texts of the right kind
             (Measured("replace", 1.0, (error - 1, error, error + 1)),), 11000.0, real, 60.0, 30.0
         )
         for (part, method), error in errors.items()

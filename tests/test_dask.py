@@ -4,8 +4,6 @@ import logging
 import os
 import signal
 import sys
-import threading
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,9 +18,10 @@ from conddp import CondNewton, PrivateMean
 from conddp.algorithms import Algorithm
 from conddp.dask import ClusterError, DaskExecutor, connect, start_local, use_cluster
 from conddp.data import run_pass
-from conddp.data.tasks import PackedFunction, PassFailed, Replies, WorkerDied
-from conddp.errors import MissingExtra, PrivacyWarning, SchemaError
+from conddp.data.tasks import PackedFunction, Replies, WorkerDied
+from conddp.errors import MissingExtra, PrivacyWarning
 from conddp.execution import open_executor
+from tests.executor_checks import check_errors, check_killed_worker, check_sums, interrupt_when
 from tests.pass_functions import (
     BLOCKS,
     SECRET,
@@ -30,7 +29,6 @@ from tests.pass_functions import (
     FileColumn,
     Kill,
     Large,
-    Overflow,
     Raise,
     Sleep,
     Unpacked,
@@ -60,14 +58,7 @@ def executor(client: Client) -> DaskExecutor:
 
 
 def test_sums_are_the_same_bit_for_bit(executor: DaskExecutor) -> None:
-    column = make_column()
-    assert add(executor(Add(column), BLOCKS)) == expected(column)
-    assert add(executor(Add(column), BLOCKS[::-1])) == add(map(Add(column), BLOCKS[::-1]))
-
-
-def test_blocks_may_be_repeated(executor: DaskExecutor) -> None:
-    column = make_column()
-    assert add(executor(Add(column), BLOCKS * 3)) == add(map(Add(column), BLOCKS * 3))
+    check_sums(executor)
 
 
 @pytest.mark.parametrize("algorithm", [PrivateMean(), pytest.param(CondNewton(), marks=pytest.mark.slow)])
@@ -94,14 +85,8 @@ def test_no_label_is_in_an_error_or_log(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     client = executor.client
-    with pytest.raises(PassFailed) as caught:
-        list(executor(Raise(silent=True), BLOCKS))
-    assert str(caught.value) == "the function of a pass raised ValueError for rows 300 to 399."
-    assert caught.value.__cause__ is None and caught.value.__context__ is None
-    with pytest.raises(SchemaError, match=r"column 'price' has gaps\.$"):
-        list(executor(Raise(refused=True, silent=True), BLOCKS))
+    check_errors(executor, silent=True)
     assert list(executor(Raise(silent=True), BLOCKS[:2])) == [SECRET, SECRET]
-    assert list(executor(Overflow(), BLOCKS[:3])) == [np.inf] * 3
     shown = "".join(map(str, (client.get_worker_logs(), client.get_scheduler_logs(), capfd.readouterr(), caplog.text)))
     assert str(SECRET) not in shown
     assert "Compute Failed" not in shown and "overflow" not in shown
@@ -135,7 +120,7 @@ def test_nothing_stays_on_the_cluster(executor: DaskExecutor) -> None:
     assert 0 < taken <= 2 * 2 + 1  # tasks and the function
     results = executor(Large(), BLOCKS)
     next(results)
-    results.close()  # type: ignore[attr-defined]
+    results.close()  # type: ignore[attr-defined]  # a generator
     wait_until(lambda: not list_keys(executor))
     wait_until(lambda: not any(executor.client.has_what().values()))
 
@@ -145,22 +130,9 @@ def test_a_function_is_not_unpacked_for_every_task(executor: DaskExecutor, tmp_p
     assert len(read_lines(tmp_path / "unpacked")) <= 8  # once per worker, unless Dask moves it while nobody uses it
 
 
-def test_workers_use_one_thread(executor: DaskExecutor) -> None:
-    assert list(executor(count_threads, BLOCKS[:4])) == [1, 1, 1, 1]
-
-
 def test_ctrl_c_ends_a_pass(executor: DaskExecutor, tmp_path: Path) -> None:
-    main_thread = threading.get_ident()
-
-    def interrupt() -> None:
-        wait_until(lambda: any(tmp_path.glob("worker-*")))
-        signal.pthread_kill(main_thread, signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupt_when(lambda: any(tmp_path.glob("worker-*"))):
         list(executor(Sleep(tmp_path, 3.0), BLOCKS))
-    thread.join()
     wait_until(lambda: not list_keys(executor))
 
 
@@ -226,13 +198,7 @@ def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_block_whose_worker_is_killed_counts_once(executor: DaskExecutor, tmp_path: Path) -> None:
-    column = make_column()
-    total, counted = add(executor(Kill(column, tmp_path), BLOCKS))
-    executed = Counter(read_lines(tmp_path / "executed"))
-    assert (total, counted) == expected(column)
-    assert set(counted.values()) == {1}
-    assert executed["700"] == 2
-    assert len(executed) == len(BLOCKS)
+    check_killed_worker(executor, tmp_path)
 
 
 def test_a_local_worker_that_starts_slowly_is_not_given_up(client: Client) -> None:

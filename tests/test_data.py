@@ -85,7 +85,7 @@ def test_what_is_not_a_table_is_refused() -> None:
 def test_labels_cannot_pass_as_public_features() -> None:
     label = Labels(np.zeros(2), Bounds(0, 1))
     with pytest.raises(PrivateDataLeak, match="expects PublicFeatures, got Labels"):
-        Records(label, None, label)  # type: ignore[arg-type]
+        Records(label, None, label)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_parts_of_different_length_are_refused() -> None:

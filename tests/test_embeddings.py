@@ -382,7 +382,7 @@ def test_a_missing_or_imprecise_torch_is_refused_before_anything_is_spent(
         algorithm.fit(make_records(rng), BUDGET, head=HEAD, ledger=ledger)
     assert not [entry for entry in ledger.entries if entry.cost.epsilon]
     with pytest.raises(ValueError, match="backend must be one of 'numpy', 'torch'"):
-        DPSGD(backend="jax")  # type: ignore[arg-type]
+        DPSGD(backend="jax")  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_the_backend_counts_in_the_identity_of_a_fit_only_if_it_is_not_the_default() -> None:

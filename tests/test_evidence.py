@@ -23,6 +23,7 @@ from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
+from conddp.privacy.release import bound_rounding
 from conddp.report import report_fit
 
 BUDGET = PrivacyBudget(4.0, 1e-6)
@@ -67,6 +68,8 @@ EDITS: dict[str, tuple[Edit, str]] = {
     ),
     "relation": (lambda record: record["guarantee"].update(neighbouring="zero-out"), "different neighbouring"),
     "records": (lambda record: record["guarantee"].update(label="income"), "other columns or bounds"),
+    "rounding": (lambda record: record["guarantee"].update(rounding=0.0), "cannot cover rounding errors"),
+    "more rounding": (lambda record: record["guarantee"].update(rounding=1.0), "cannot cover rounding errors"),
     "bounds": (lambda record: record["guarantee"]["label_bounds"].update(high=50), "other columns or bounds"),
 }
 
@@ -93,6 +96,15 @@ def test_an_edited_guarantee_or_transcript_is_refused(
         printed = capsys.readouterr()
         assert stopped.value.code == 1 and "promises more" in printed.err and not printed.out
     assert not (tmp_path / "report.md").exists()
+
+
+def test_a_model_without_the_increase_of_noise_states_that_of_undivided_sums(tmp_path: Path) -> None:
+    result = fit()
+    folder = save_model(tmp_path / "model", result)
+    record = json.loads((folder / "model.json").read_text())
+    assert record["guarantee"].pop("rounding") == bound_rounding(200)
+    (folder / "model.json").write_bytes(sign_record(record))
+    assert str(load_model(folder).guarantee) == str(result.guarantee)
 
 
 def test_evidence_that_looks_better_than_the_guarantee_is_refused_too(tmp_path: Path) -> None:

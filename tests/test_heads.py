@@ -177,7 +177,7 @@ def test_a_head_with_no_hidden_layer_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one layer width"):
         MLP(hidden=())
     with pytest.raises(ValueError, match="activation must be one of 'relu', 'tanh'"):
-        MLP(activation="sigmoid")  # type: ignore[arg-type]
+        MLP(activation="sigmoid")  # type: ignore[arg-type]  # wrong on purpose
 
 
 @pytest.mark.parametrize("num_private", [0, 3])

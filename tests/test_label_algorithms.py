@@ -244,7 +244,7 @@ def test_recalibration_undoes_shrinkage_where_there_is_signal_and_shrinks_where_
     ("make", "message"),
     [
         (
-            lambda: RandomizedLabels(randomizer="coin"),  # type: ignore[arg-type]
+            lambda: RandomizedLabels(randomizer="coin"),  # type: ignore[arg-type]  # wrong on purpose
             "randomizer must be one of",
         ),
         (lambda: RROnBins(prior_fraction=0.0), "prior_fraction"),
@@ -255,7 +255,7 @@ def test_recalibration_undoes_shrinkage_where_there_is_signal_and_shrinks_where_
         (lambda: WeightedLLP(used_fraction=1.5), "used_fraction"),
         (lambda: WeightedLLP(noise_scale=0.0), "noise_scale"),
         (
-            lambda: OneShot(noise="cubic"),  # type: ignore[arg-type]
+            lambda: OneShot(noise="cubic"),  # type: ignore[arg-type]  # wrong on purpose
             "noise must be one of",
         ),
     ],

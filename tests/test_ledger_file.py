@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,12 +89,12 @@ def take_from_elsewhere(lines: list[str]) -> list[str]:
 )
 @pytest.mark.parametrize("machine", ["same", "another"])
 def test_a_changed_file_is_refused_with_the_line_and_what_to_do(
-    path: Path, change: object, line: int, machine: str
+    path: Path, change: Any, line: int, machine: str
 ) -> None:
     ledger = PrivacyLedger.load(path)
     if machine == "another":
         forget(path)
-    changed = "\n".join(change(path.read_text().splitlines())) + "\n"  # type: ignore[operator]
+    changed = "\n".join(change(path.read_text().splitlines())) + "\n"
     assert changed != path.read_text()
     path.write_text(changed)
     for attempt in (lambda: PrivacyLedger.load(path), lambda: ledger.spend(entry())):

@@ -173,7 +173,8 @@ def test_a_new_folder_does_not_pass_for_an_old_one(version: int, tmp_path: Path)
     with pytest.raises(ModelFileError, match=f"does not have the fields of format {version}"):
         load_model(folder)
     guarantee = {**record["guarantee"], "mechanism": record["guarantee"]["note"] or "Nothing was released."}
-    for name in ("note", "unit", "num_units", "records_per_unit", "category_columns", "weighted", "missing_is_public"):
+    newer = ("unit", "num_units", "records_per_unit", "category_columns", "weighted", "missing_is_public", "rounding")
+    for name in ("note", *newer):
         del guarantee[name]
     old = {
         name: value for name, value in record.items() if name not in ("digest", "ledger", "feature_order", "encoding")

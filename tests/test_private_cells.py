@@ -141,8 +141,8 @@ def test_dates_are_days_since_1970(unit: str) -> None:
     assert read(series.dt.tz_localize("Asia/Tokyo"), birth) == expected  # as on the clock, like declared dates
     assert read(pa.chunked_array([pa.array(cells, pa.timestamp(unit))]), birth) == expected
     if unit != "s":
-        assert read(pl.Series(cells, dtype=pl.Datetime(unit)), birth) == expected  # type: ignore[arg-type]
-        assert read(pl.Series(cells, dtype=pl.Datetime(unit)).dt.replace_time_zone("Asia/Tokyo"), birth) == expected  # type: ignore[arg-type]
+        assert read(pl.Series(cells, dtype=pl.Datetime(unit)), birth) == expected  # type: ignore[arg-type]  # a unit of polars
+        assert read(pl.Series(cells, dtype=pl.Datetime(unit)).dt.replace_time_zone("Asia/Tokyo"), birth) == expected  # type: ignore[arg-type]  # as above
 
 
 def test_dates_without_a_time_and_as_text() -> None:

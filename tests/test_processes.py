@@ -19,18 +19,17 @@ import pytest
 from conddp import CondNewton, PrivateMean
 from conddp.algorithms import Algorithm
 from conddp.data import Processes, list_blocks, run_pass, use_executor
-from conddp.data.passes import Executor
 from conddp.data.tasks import PackedFunction, PassFailed, WorkerDied, compute_replies
 from conddp.errors import SchemaError
 from conddp.execution import open_executor
 from conddp.files import load_records
+from tests.executor_checks import check_errors, check_killed_worker, check_sums, interrupt_when
 from tests.pass_functions import (
     BLOCKS,
     SECRET,
     Add,
     Kill,
     Large,
-    Overflow,
     Raise,
     Sleep,
     Unpacked,
@@ -53,14 +52,9 @@ def processes() -> Iterator[Processes]:
 
 
 def test_sums_are_the_same_bit_for_bit_and_depend_on_the_order(processes: Processes) -> None:
-    column = make_column()
-    once, backwards = expected(column), add(map(Add(column), reversed(BLOCKS)))
-    assert once[0] != backwards[0]
+    check_sums(processes)
     with open_threads() as threads:
-        executors: tuple[Executor, ...] = (threads, processes)
-        for executor in executors:
-            assert add(executor(Add(column), BLOCKS)) == once
-    assert add(processes(Add(column), BLOCKS[::-1])) == backwards
+        assert add(threads(Add(make_column()), BLOCKS)) == expected(make_column())
 
 
 @pytest.mark.parametrize("algorithm", [CondNewton(), PrivateMean()])
@@ -79,9 +73,9 @@ def test_what_a_worker_refuses_is_said_as_ever(processes: Processes, tmp_path: P
     missing = pyarrow.array([None, *table["price"].to_pylist()[1:]], type=pyarrow.float64())
     pyarrow.parquet.write_table(table.set_column(2, "price", missing), part)
     with pytest.raises(SchemaError) as here:
-        load_records(tmp_path, schema)
+        load_records(tmp_path, schema, small=True)
     with use_executor(processes), pytest.raises(SchemaError) as elsewhere:
-        load_records(tmp_path, schema)
+        load_records(tmp_path, schema, small=True)
     assert str(elsewhere.value) == str(here.value)
 
 
@@ -93,13 +87,7 @@ def test_columns_in_memory_are_not_sent(processes: Processes) -> None:
 
 
 def test_a_block_whose_worker_is_killed_counts_once(processes: Processes, tmp_path: Path) -> None:
-    column = make_column()
-    total, counted = add(processes(Kill(column, tmp_path), BLOCKS))
-    executed = Counter(read_lines(tmp_path / "executed"))
-    assert (total, counted) == expected(column)
-    assert set(counted.values()) == {1}
-    assert executed["700"] == 2
-    assert len(executed) == len(BLOCKS)
+    check_killed_worker(processes, tmp_path)
 
 
 def test_a_block_that_always_kills_its_worker_is_named(processes: Processes, tmp_path: Path) -> None:
@@ -111,13 +99,7 @@ def test_a_block_that_always_kills_its_worker_is_named(processes: Processes, tmp
 
 
 def test_an_exception_shows_its_type_and_rows_only(processes: Processes, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(PassFailed) as caught:
-        list(processes(Raise(), BLOCKS))
-    assert str(caught.value) == "the function of a pass raised ValueError for rows 300 to 399."
-    assert caught.value.__cause__ is None and caught.value.__context__ is None
-    with pytest.raises(SchemaError, match=r"column 'price' has gaps\.$"):
-        list(processes(Raise(refused=True), BLOCKS))
-    assert list(processes(Overflow(), BLOCKS[:3])) == [np.inf] * 3
+    check_errors(processes, silent=False)
     out, err = capfd.readouterr()
     assert out == err == ""
 
@@ -140,14 +122,9 @@ def test_small_blocks_share_a_task_and_keep_their_own_sums(processes: Processes)
     assert list(processes(Add(np.arange(2000.0)), blocks)) == [(span.start, Counter([span.start])) for span in blocks]
 
 
-def test_blocks_may_be_repeated(processes: Processes) -> None:
-    column = make_column()
-    assert add(processes(Add(column), BLOCKS * 3)) == add(map(Add(column), BLOCKS * 3))
-
-
 @pytest.mark.parametrize("num_sums", [1, 3])
 def test_a_sum_that_is_missing_or_left_over_is_an_error(num_sums: int) -> None:
-    replies = compute_replies(PackedFunction.of(len), ["a", "bb", "ccc"][:num_sums])  # type: ignore[arg-type]
+    replies = compute_replies(PackedFunction.of(len), ["a", "bb", "ccc"][:num_sums])  # type: ignore[arg-type]  # texts stand for spans
     with pytest.raises(PassFailed, match=f"returned {num_sums} sums for the 2 partitions of rows 0 to 199"):
         list(replies.read(BLOCKS[:2]))
 
@@ -159,23 +136,10 @@ def test_a_function_is_sent_once_per_worker_and_pass(processes: Processes, tmp_p
     assert len(used) == 2
 
 
-def test_workers_use_one_thread(processes: Processes) -> None:
-    assert list(processes(count_threads, BLOCKS[:4])) == [1, 1, 1, 1]
-
-
 def test_ctrl_c_ends_a_pass_and_its_workers(processes: Processes, tmp_path: Path) -> None:
-    main_thread = threading.get_ident()
-
-    def interrupt() -> None:
-        wait_until(lambda: len(list(tmp_path.glob("worker-*"))) == 2)
-        signal.pthread_kill(main_thread, signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
     started = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupt_when(lambda: len(list(tmp_path.glob("worker-*"))) == 2):
         list(processes(Sleep(tmp_path), [slice(0, 1), slice(1, 2)]))
-    thread.join()
     assert time.monotonic() < started + 20
     assert not find_living(tmp_path)
     column = make_column()
@@ -220,7 +184,7 @@ def test_what_cannot_be_sent_is_refused(processes: Processes) -> None:
 
 def test_a_module_that_workers_do_not_have_is_named(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
     module = type(sys)("only_here")
-    module.function = lambda span: 0  # type: ignore[attr-defined]
+    module.function = lambda span: 0  # type: ignore[attr-defined]  # a module made here
     module.function.__module__, module.function.__qualname__ = "only_here", "function"
     monkeypatch.setitem(sys.modules, "only_here", module)
     with pytest.raises(PassFailed, match=r"ModuleNotFoundError: no module 'only_here'"):
@@ -230,7 +194,7 @@ def test_a_module_that_workers_do_not_have_is_named(processes: Processes, monkey
 def test_workers_that_do_not_start_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with Processes(1) as broken, pytest.raises(WorkerDied, match="cannot be started"):
-        list(broken(len, BLOCKS))  # type: ignore[arg-type]
+        list(broken(len, BLOCKS))  # type: ignore[arg-type]  # never called
 
 
 def test_workers_that_have_been_stopped_do_nothing() -> None:

@@ -1,11 +1,9 @@
 """Fits that are divided over ranks, as threads here; ``test_rank_processes.py`` has real processes."""
 
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from queue import Empty, Queue
 from typing import Any
 
 import numpy as np
@@ -18,90 +16,19 @@ from conddp import CondDP, CondNewton, PrivacyBudget, PrivacyLedger, PrivateRegr
 from conddp.algorithms import DPSGD, Auto
 from conddp.algorithms.algorithm import Algorithm
 from conddp.bounds import Bounds
-from conddp.data import Labels, PrivateFeatures, PublicFeatures, Records, Schema
+from conddp.data import Labels, PublicFeatures, Records, Schema
 from conddp.data.stored_labels import open_labels
-from conddp.data.units import Units
 from conddp.errors import BudgetExceeded, PrivacyWarning, RankLost, RankMismatch
 from conddp.features.stored_reading import open_records
 from conddp.heads import MLP, FactorizationMachine, Head, Linear
 from conddp.models.result import FitResult
 from conddp.privacy import Curator, RandomSource
 from conddp.training.loop import train
-from conddp.training.ranks import Ranks, Share, set_ranks
+from conddp.training.ranks import Ranks, Share
 from conddp.training.sampling import PoissonSampler
-
-BUDGET = PrivacyBudget(2.0, 1e-6)
-Pipes = dict[tuple[int, int], "Queue[Any]"]
-
-
-class Gone(BaseException):
-    """Takes the place of a kill: nobody is told."""
-
-
-class ThreadLink:
-    """Connections between threads. A rank whose thread has ended answers nobody."""
-
-    def __init__(self, rank: int, size: int, pipes: Pipes, ended: set[int], *, limit: float = 20.0) -> None:
-        self.rank, self.size = rank, size
-        self._pipes, self._ended, self._limit = pipes, ended, limit
-
-    def send(self, array: Any, rank: int, *, patient: bool) -> None:
-        if rank in self._ended:
-            raise RuntimeError("connection closed")
-        self._pipes[self.rank, rank].put(np.array(array))
-
-    def receive(self, array: Any, rank: int, *, patient: bool) -> None:
-        for _ in range(int(self._limit / 0.02)):
-            had_ended = rank in self._ended
-            try:
-                array[...] = self._pipes[rank, self.rank].get(timeout=0.02).reshape(array.shape)
-                return
-            except Empty:
-                if had_ended:
-                    break
-        raise RuntimeError("connection closed, or timed out")
-
-
-def run_ranks(size: int, work: Callable[[int], Any]) -> list[Any]:
-    """What each rank returns or raises."""
-    pipes: Pipes = {(a, b): Queue() for a in range(size) for b in range(size)}
-    ended: set[int] = set()
-    outcomes: list[Any] = [None] * size
-
-    def run(rank: int) -> None:
-        try:
-            with set_ranks(Ranks(ThreadLink(rank, size, pipes, ended))):
-                outcomes[rank] = work(rank)
-        except BaseException as error:
-            outcomes[rank] = error
-        finally:
-            ended.add(rank)
-
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive(), "a rank hangs"
-    return outcomes
-
-
-def make_records(kind: str = "", *, n: int = 203, seed: int = 0) -> Records:
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, 3))
-    y = X[:, 0] + 0.5 * rng.normal(size=n)
-    records = Records(PublicFeatures(X), None, Labels(y, Bounds(-4, 4)))
-    if kind == "private":
-        return replace(records, private=PrivateFeatures(rng.uniform(size=(n, 2)), (Bounds(0, 1), Bounds(0, 1))))
-    if kind == "units":
-        return replace(records, units=Units(rng.integers(0, 60, size=n)))
-    if kind == "weights":
-        return replace(records, weights=rng.uniform(0.1, 1, size=n))
-    return records
-
+from tests.rank_threads import BUDGET, ThreadLink, make_records, run_ranks
 
 SAMPLED = CondDP(num_steps=6, batch_size=40)  # one calibration for all tests
-
 CASES: dict[str, tuple[Algorithm, Head, str]] = {
     "linear, full batch": (DPSGD(num_steps=6), Linear(), ""),
     "mlp, sampled, private columns": (SAMPLED, MLP(hidden=(4,)), "private"),
@@ -297,92 +224,6 @@ def test_a_rank_with_another_version_is_refused(monkeypatch: pytest.MonkeyPatch)
     assert all("versions" in str(outcome) and isinstance(outcome, RankMismatch) for outcome in run_ranks(2, fit))
 
 
-def fail_in_step(monkeypatch: pytest.MonkeyPatch, rank: int, step: int, error: BaseException) -> None:
-    """Let one rank fail while it computes its sum."""
-    answer = Ranks.answer
-    counts: dict[int, int] = {}
-
-    def failing(self: Ranks, sums: Any) -> None:
-        counts[self.rank] = counts.get(self.rank, 0) + 1
-        if self.rank == rank and counts[self.rank] == step:
-            raise error
-        answer(self, sums)
-
-    monkeypatch.setattr(Ranks, "answer", failing)
-
-
-def test_a_rank_that_dies_ends_the_fit_and_the_cost_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_in_step(monkeypatch, 1, 5, Gone())
-    monkeypatch.setattr(Ranks, "fail", lambda self, error, fail=Ranks.fail: self.rank or fail(self, error))
-    ledger, records = PrivacyLedger(BUDGET), make_records()
-    algorithm = SwitchCondDP(num_steps=6, batch_size=40)  # step 5 is in the second phase
-    outcomes = run_ranks(3, lambda rank: algorithm.fit(records, BUDGET, ledger=ledger if rank == 0 else None))
-    assert isinstance(outcomes[0], RankLost)
-    assert "rank 1 has ended or does not answer in step 5. The cost is in the ledger of rank 0" in str(outcomes[0])
-    assert isinstance(outcomes[1], Gone)
-    assert isinstance(outcomes[2], RankLost) and "rank 0 has lost another rank in step 5" in str(outcomes[2])
-    assert ledger.spent == BUDGET
-
-
-def test_a_rank_that_fails_says_so_without_the_text_of_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_in_step(monkeypatch, 2, 2, MemoryError("label 3.25"))
-    outcomes = run_ranks(3, lambda _: DPSGD(num_steps=4).fit(make_records(), BUDGET))
-    assert isinstance(outcomes[2], MemoryError)
-    assert str(outcomes[0]).startswith("rank 2 has ended with MemoryError in step 2. The cost is in the ledger")
-    assert all("3.25" not in str(outcome) for outcome in outcomes[:2])
-
-
-def test_a_callback_that_fails_on_rank_0_ends_all_ranks() -> None:
-    def callback(progress: Any) -> None:
-        raise KeyError("a")
-
-    outcomes = run_ranks(2, lambda _: DPSGD(num_steps=4).fit(make_records(), BUDGET, callback=callback))
-    assert isinstance(outcomes[0], KeyError)
-    assert isinstance(outcomes[1], RankLost) and "rank 0 has ended with KeyError in step 1" in str(outcomes[1])
-
-
-def test_a_rank_at_another_point_of_the_program_is_refused() -> None:
-    def work(rank: int) -> Any:
-        if rank == 0:
-            return DPSGD(num_steps=1).fit(make_records(), BUDGET)
-        raise ValueError("a script that fails on this rank only")
-
-    lost, _ = run_ranks(2, work)
-    assert isinstance(lost, RankLost)
-    assert str(lost) == "rank 1 has ended or does not answer. Nothing was spent."
-
-
-@pytest.mark.parametrize("size", [1, 2, 3])
-def test_a_fit_that_lost_a_rank_goes_on_from_its_checkpoint(
-    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file, records = tmp_path / "checkpoint", make_records()
-    ledger = PrivacyLedger(BUDGET, path=tmp_path / "ledger.jsonl")
-    algorithm, seen = SwitchCondDP(num_steps=6, batch_size=40), []
-
-    def fit(rank: int) -> FitResult:
-        return algorithm.fit(
-            records,
-            BUDGET,
-            head=MLP(hidden=(3,)),
-            ledger=ledger if rank == 0 else None,
-            checkpoint=file,
-            callback=lambda progress: seen.append(progress.step),
-        )
-
-    with monkeypatch.context() as patch:
-        fail_in_step(patch, 1, 5, MemoryError())
-        outcomes = run_ranks(2, fit)
-    assert "Start all ranks again with the checkpoint" in str(outcomes[0])
-    assert seen == [1, 2, 3, 4]
-    results = run_ranks(size, fit) if size > 1 else [fit(0)]
-    assert all(isinstance(result, FitResult) for result in results), results
-    assert seen == list(range(1, 7))
-    assert ledger.spent == BUDGET
-    assert not file.exists()
-    assert sum(release.count for release in results[0].transcript) == 6
-
-
 def test_a_callback_stops_all_ranks() -> None:
     def fit(_: int) -> FitResult:
         return SwitchCondDP(num_steps=8).fit(make_records(), BUDGET, callback=lambda progress: progress.step == 2)
@@ -428,20 +269,6 @@ def test_a_head_that_other_processes_cannot_import_is_refused() -> None:
 def test_more_ranks_than_records_are_refused() -> None:
     for outcome in run_ranks(3, lambda _: DPSGD(num_steps=1).fit(make_records(n=2), BUDGET)):
         assert isinstance(outcome, ValueError) and "2 records cannot be divided over 3 ranks" in str(outcome)
-
-
-def test_no_fit_begins_after_a_rank_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_in_step(monkeypatch, 1, 1, Gone())
-    monkeypatch.setattr(Ranks, "fail", lambda self, error: None)
-    ledger = PrivacyLedger(PrivacyBudget(9.0, 1e-5))
-
-    def work(rank: int) -> None:
-        with suppress(RankLost):
-            DPSGD(num_steps=3).fit(make_records(), BUDGET)
-        DPSGD(num_steps=3).fit(make_records(), BUDGET, ledger=ledger)
-
-    assert "Start all ranks again" in str(run_ranks(2, work)[0])
-    assert not ledger.entries
 
 
 def test_fits_that_processes_make_separately_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ def test_a_name_that_another_class_has_is_refused() -> None:
 def test_what_is_not_of_the_kind_is_refused() -> None:
     numbers: Registry[int] = Registry("number", int)
     with pytest.raises(ValueError, match="must be a int"):
-        numbers.add("one", "1")  # type: ignore[arg-type]
+        numbers.add("one", "1")  # type: ignore[arg-type]  # wrong on purpose
     numbers.add("one", 1)
     with pytest.raises(ValueError, match="number must be one of 'one' or an instance"):
         numbers.resolve(1.5)

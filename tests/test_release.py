@@ -154,7 +154,7 @@ def test_the_noise_of_weighted_sums_covers_rounding_too() -> None:
         curator = Curator(np.random.default_rng(5), num_records=num_records)
         zeros, ones = np.zeros((4, 3)), np.ones((4, 3))
         settings = {"label_range": 1.0, "num_noisy": 3, "noise_std": 2.0, "used_fraction": 1.0, "what": "bags"}
-        return curator.release_weighted_sums(zeros, ones, **settings)  # type: ignore[arg-type]
+        return curator.release_weighted_sums(zeros, ones, **settings)  # type: ignore[arg-type]  # settings of different types
 
     factor = (1 + bound_rounding(10_000_000)) / (1 + bound_rounding(1))
     np.testing.assert_allclose(noise(10_000_000) / noise(1), factor, rtol=1e-5)  # the grid is 1e-6 of the noise

@@ -410,8 +410,8 @@ def test_randomised_labels_share_epsilon_among_the_records_of_a_unit() -> None:
     units = Units(np.repeat(np.arange(100), 4))
     result = EVERY["rr-on-bins"].fit(make_small(units), BUDGET, random_source=RandomSource.for_neighbours(0))
     histogram, labels = result.transcript
-    assert (histogram.sensitivity, labels.count) == (8.0, 4)  # type: ignore[attr-defined]
-    assert histogram.epsilon + labels.epsilon == pytest.approx(2.0)  # type: ignore[attr-defined]
+    assert (histogram.sensitivity, labels.count) == (8.0, 4)  # type: ignore[attr-defined]  # known types of releases
+    assert histogram.epsilon + labels.epsilon == pytest.approx(2.0)  # type: ignore[attr-defined]  # as above
     assert "0.375 for each of 4 records of a unit" in str(result.guarantee)
 
 

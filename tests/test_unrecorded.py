@@ -28,7 +28,7 @@ def table() -> tuple[np.ndarray, np.ndarray]:
 
 
 def fit(X: np.ndarray, y: np.ndarray, **settings: object) -> PrivateRegressor:
-    return PrivateRegressor(**{"label_bounds": (-5, 5), **settings}).fit(X, y)  # type: ignore[arg-type]
+    return PrivateRegressor(**{"label_bounds": (-5, 5), **settings}).fit(X, y)  # type: ignore[arg-type]  # settings of different types
 
 
 @pytest.mark.filterwarnings("error")

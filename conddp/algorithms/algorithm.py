@@ -124,7 +124,7 @@ class Algorithm(ABC):
             Must not read private columns of the records before rank 0 has said that their cost is recorded, and those
             of the own share only. Nothing is released, and no noise is drawn.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} divides its work over ranks, so it must define assist.")
 
     def needs_dense(self, schema: Schema, head: Head) -> bool:
         """Whether large sparse public features are refused, because this algorithm expands them to an array."""

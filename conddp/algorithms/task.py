@@ -228,6 +228,7 @@ class Task:
             self.schema.category_columns,
             weighted=self.weights is not None,
             missing_is_public=self.schema.label.missing_is_public,
+            rounding=self.curator.rounding,
         )
         return FitResult(
             model,

@@ -21,10 +21,9 @@ from conddp.cli.options import (
     Force,
     HeadName,
     check_out,
-    on_interrupt,
-    usage_errors,
+    show_work,
 )
-from conddp.cli.terminal import add_row, make_table, print_json, print_plain, show_progress
+from conddp.cli.terminal import add_row, make_table, print_json, print_plain
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -79,11 +78,7 @@ def audit(
     columns = ColumnOptions(label, label_bounds, public, private, category, drop)
     if data is None and (schema is not None or columns.given):
         raise typer.BadParameter("--schema, --label and --public, for example, describe a table: give --data FILE.")
-    with (
-        usage_errors(),
-        on_interrupt("Nothing was written and nothing was spent."),
-        show_progress("auditing") as advance,
-    ):
+    with show_work("auditing", interrupted="Nothing was written and nothing was spent.") as advance:
         table = {}
         if data is not None:
             table = load_audit_table(data, columns.read_schema(data, schema))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conddp.cli.options import AsJson, Force, on_interrupt, usage_errors
+from conddp.cli.options import AsJson, Force, show_work, usage_errors
 from conddp.cli.terminal import add_row, make_table, print_json, print_plain, show_progress
 from conddp.cli.wording import name_options
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["convert_data", "fetch_data", "list_data", "show_data", "simulate_data"]
 
-CONVERTED = ("criteo",)  # sets that are converted or simulated
+CONVERTED = {"criteo": "criteo_ssc"}  # sets that are converted or simulated, and their names in the list of all sets
+CONTINUE = "Run the same command again to continue."
 
 SetName = Annotated[str, typer.Argument(help="The data set: criteo.", show_default=False)]
 Bins = Annotated[int, typer.Option("--bins", min=1, help="Bins into which categories are hashed.")]
@@ -50,7 +51,9 @@ def fetch_data(
     from conddp.research.fetching import fetch_dataset
 
     with usage_errors(), show_progress(f"fetching {name}") as advance:
-        path = fetch_dataset(name, url=url, callback=lambda done, total: advance(done, total or None))
+        path = fetch_dataset(
+            CONVERTED.get(name, name), url=url, callback=lambda done, total: advance(done, total or None)
+        )
     print_plain(f"{name}: {path}")
 
 
@@ -61,7 +64,7 @@ def show_data(
     from conddp.research.datasets import describe_dataset
 
     with usage_errors():
-        facts = describe_dataset(name)
+        facts = describe_dataset(CONVERTED.get(name, name))
     facts = {key: name_options(value) if isinstance(value, str) else value for key, value in facts.items()}
     if as_json:
         print_json(facts)
@@ -93,13 +96,9 @@ def convert_data(
     from conddp.research.criteo import convert_criteo
     from conddp.research.datasets import locate_dataset
 
-    with (
-        usage_errors(),
-        on_interrupt("Run the same command again to continue."),
-        show_progress(f"converting {name}") as advance,
-    ):
+    with show_work(f"converting {name}", interrupted=CONTINUE) as advance:
         manifest = convert_criteo(
-            log or locate_dataset("criteo_ssc")[0],
+            log or locate_dataset(CONVERTED["criteo"])[0],
             out,
             num_bins=bins,
             test_fraction=test_fraction,
@@ -131,11 +130,7 @@ def simulate_data(
     _check_name(name)
     from conddp.research.criteo import write_raw_log, write_simulation
 
-    with (
-        usage_errors(),
-        on_interrupt("Nothing was written." if raw else "Run the same command again to continue."),
-        show_progress(f"simulating {name}") as advance,
-    ):
+    with show_work(f"simulating {name}", interrupted="Nothing was written." if raw else CONTINUE) as advance:
         if raw:
             num_sales = write_raw_log(out, rows, seed=seed, overwrite=force, callback=advance)
         else:
@@ -158,7 +153,7 @@ def simulate_data(
 
 
 def _check_name(name: str) -> None:
-    if name not in CONVERTED:
+    if name not in (*CONVERTED, *CONVERTED.values()):
         raise typer.BadParameter(f"only {', '.join(CONVERTED)} can be converted or simulated, got '{name}'.")
 
 

@@ -4,10 +4,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from conddp.cli.terminal import show_progress
 from conddp.cli.wording import name_options
 from conddp.errors import CondDPError, refuse_existing
 
@@ -22,6 +23,7 @@ __all__ = [
     "Workers",
     "check_out",
     "on_interrupt",
+    "show_work",
     "usage_errors",
 ]
 
@@ -80,3 +82,13 @@ def usage_errors() -> Iterator[None]:
         if isinstance(error, CondDPError):
             raise
         raise typer.BadParameter(name_options(str(error))) from error
+
+
+@contextmanager
+def show_work(title: str, *, interrupted: str) -> Iterator[Any]:
+    """Show the progress of a command. Report wrong options as usage errors, and on Ctrl-C what has become of the work.
+
+    Yields the function of :func:`~conddp.cli.terminal.show_progress`.
+    """
+    with usage_errors(), on_interrupt(interrupted), show_progress(title) as advance:
+        yield advance

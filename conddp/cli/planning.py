@@ -25,8 +25,7 @@ from conddp.cli.options import (
     HeadName,
     Workers,
     check_out,
-    on_interrupt,
-    usage_errors,
+    show_work,
 )
 from conddp.cli.terminal import (
     describe_errors,
@@ -37,7 +36,6 @@ from conddp.cli.terminal import (
     print_prose,
     print_remarks,
     print_skipped,
-    show_progress,
 )
 
 if TYPE_CHECKING:
@@ -83,7 +81,7 @@ def plan(
 
     check_out(out, force)
     files, columns = list_files(data), ColumnOptions(label, label_bounds, public, private, category, drop, unit)
-    with usage_errors(), on_interrupt(NOTHING_LOST), show_progress("planning") as advance:
+    with show_work("planning", interrupted=NOTHING_LOST) as advance:
         made = plan_file(
             files,
             columns.read_schema(files[0], schema),
@@ -144,7 +142,7 @@ def compare(
 
     check_out(out, force)
     files, columns = list_files(data), ColumnOptions(label, label_bounds, public, private, category, drop, unit)
-    with usage_errors(), on_interrupt(NOTHING_LOST), show_progress("comparing") as advance:
+    with show_work("comparing", interrupted=NOTHING_LOST) as advance:
         made = compare_file(
             files,
             columns.read_schema(files[0], schema),

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from conddp.cli.options import AsJson, Workers, on_interrupt, usage_errors
-from conddp.cli.terminal import print_json, print_plain, show_progress
+from conddp.cli.options import AsJson, Workers, on_interrupt, show_work, usage_errors
+from conddp.cli.terminal import print_json, print_plain
 
 __all__ = ["ExperimentName", "demo", "reproduce"]
 
@@ -72,7 +72,7 @@ def reproduce(
             if not as_json:
                 print_plain(table)
             continue
-        with show_progress(name) as advance, on_interrupt(KEPT), usage_errors():
+        with show_work(name, interrupted=KEPT) as advance:
             options: Any = {
                 "quick": quick,
                 "num_workers": workers,

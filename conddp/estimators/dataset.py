@@ -1,16 +1,20 @@
-"""Arrow datasets: tables in Parquet files that the estimator reads block by block."""
+"""Arrow datasets: tables in Parquet files, which the estimator reads block by block if they are large."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from conddp.data.readers import read_column_names, stream_table
+from conddp.data.readers import read_column_names, read_tables, stream_table
+from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.data.stored_table import list_files
 from conddp.errors import SchemaError
 from conddp.estimators.labels import declare_bounds
+from conddp.features.encoding import Encoding
+from conddp.features.reading import read_records
+from conddp.features.stored_reading import fits_into_memory, open_records
 
-__all__ = ["declare_dataset", "list_dataset_files", "stream_dataset"]
+__all__ = ["declare_dataset", "list_dataset_files", "read_dataset", "stream_dataset"]
 
 
 def list_dataset_files(X: Any) -> list[Path] | None:
@@ -63,6 +67,18 @@ def declare_dataset(files: Sequence[Path], label: Any, label_bounds: Any, *, mis
         public=[name for name in names if name != label],
         missing_labels=missing_labels,
     )
+
+
+def read_dataset(
+    files: Sequence[Path], schema: Schema, *, squash: bool, num_bins: int | None
+) -> tuple[Records, Encoding]:
+    """Read the records of a dataset if they are few; otherwise open it, and records are read when they are needed.
+
+    The arguments are those of :func:`~conddp.features.stored_reading.open_records`.
+    """
+    if fits_into_memory(files, schema):
+        return read_records(read_tables(files, schema.names), schema, squash=squash, num_bins=num_bins)
+    return open_records(files, schema, squash=squash, num_bins=num_bins)
 
 
 def stream_dataset(files: Sequence[Path], names: Sequence[str]) -> Iterator[Any]:

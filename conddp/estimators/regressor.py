@@ -18,12 +18,11 @@ from conddp.algorithms import Algorithm, FitRequest
 from conddp.algorithms.several import JointFit
 from conddp.data.records import Records
 from conddp.errors import PrivacyWarning, SchemaError
-from conddp.estimators.dataset import declare_dataset, list_dataset_files, stream_dataset
+from conddp.estimators.dataset import declare_dataset, list_dataset_files, read_dataset, stream_dataset
 from conddp.estimators.declaration import declare_schema, take_units
 from conddp.estimators.inputs import Input, open_input
 from conddp.estimators.labels import declare_bounds, make_labels, read_labels, read_sample_weight
 from conddp.features.encoding import Encoding
-from conddp.features.stored_reading import open_records
 from conddp.heads import HEADS, Head, Linearity
 from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
@@ -185,7 +184,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         X : array or table of shape (n, d)
             Features as a pandas, polars or Arrow table, a NumPy array or a SciPy sparse matrix. Public columns of a
             table may hold numbers, text, categories, flags and dates, with gaps. An Arrow dataset of Parquet files
-            (``pyarrow.dataset.dataset``) is read block by block and may be larger than memory.
+            (``pyarrow.dataset.dataset``) may be larger than memory: if it is large, it is read block by block.
         y : array of shape (n,) or (n, q), or str
             Private label, or several of them. (epsilon, delta) is then the cost of all q models together. For an Arrow
             dataset, the name of the label column.
@@ -252,13 +251,13 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def _fit_files(self, request: FitRequest, files: Sequence[Path], label: Any, **refused: Any) -> "PrivateRegressor":
-        """Fit to the files of an Arrow dataset, which are read block by block."""
+        """Fit to the files of an Arrow dataset, which are read block by block if they are large."""
         wanted = [name for name, value in refused.items() if value is not None]
         wanted += ["unit"] if self.unit is not None else ["private_columns"] if self.private_columns else []
         if wanted:
-            raise SchemaError(f"an Arrow dataset is read block by block, which does not allow {wanted[0]} yet.")
+            raise SchemaError(f"an Arrow dataset may be read block by block, which does not allow {wanted[0]} yet.")
         schema = declare_dataset(files, label, self.label_bounds, missing_labels=self.missing_labels)
-        records, encoding = open_records(files, schema, squash=self.heavy_tails == "squash", num_bins=request.num_bins)
+        records, encoding = read_dataset(files, schema, squash=self.heavy_tails == "squash", num_bins=request.num_bins)
         self.n_features_in_, self.feature_names_in_ = len(schema.public), np.array(schema.public, dtype=object)
         result = replace(request.run(records), feature_order=schema.public, encoding=encoding)
         self._store((result,), result.guarantee)

@@ -22,12 +22,47 @@ from conddp.data.stored_column import StoredColumn, slice_rows
 from conddp.features.standardization import find_full_columns, subtract_from_stored
 from conddp.features.stored_features import StoredFeatures
 
-__all__ = ["ConditionedRows", "NormTiles", "count_threads", "sum_columns", "sum_magnitudes"]
+__all__ = ["ConditionedRows", "NormTiles", "ShiftedColumns", "count_threads", "sum_columns", "sum_magnitudes"]
 
 Vector = NDArray[np.float64]
 
 MOST_THREADS = 8
 DIRECTIONS_AT_ONCE = 64  # a matrix of 4,000 rows and as many columns as this fits into the processor cache
+
+
+@dataclass(frozen=True, eq=False)
+class ShiftedColumns:
+    """Public columns of which a constant is subtracted when they are sliced, block by block.
+
+    Parameters
+    ----------
+    columns : array or sparse matrix of shape (n, d), or StoredColumn
+        Public columns.
+    shift : array of shape (d,)
+        Subtracted from dense columns. Sparse columns are not shifted, which would make them dense.
+    """
+
+    columns: Matrix | SparseMatrix | StoredColumn
+    shift: Vector
+
+    def __len__(self) -> int:
+        return self.columns.shape[0] if isinstance(self.columns, csr_array) else len(self.columns)
+
+    def __getitem__(self, span: slice) -> Any:
+        """Shifted columns of consecutive records, dense or sparse."""
+        if isinstance(self.columns, csr_array):
+            start, stop, _ = span.indices(len(self))
+            return slice_rows(self.columns, start, stop)
+        block = self.columns[span]
+        if isinstance(block, csr_array):
+            return block
+        block = block.astype(np.float64, copy=False)
+        return block - self.shift if self.shift.any() else block
+
+    @property
+    def partitions(self) -> tuple[slice, ...] | None:
+        """Partitions of a stored table, otherwise None."""
+        return get_partitions(self.columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +123,13 @@ class ConditionedRows:
         """Numbers of rows n and of directions k."""
         return len(self), int(self.matrix.shape[1])
 
+    @property
+    def shifted(self) -> ShiftedColumns:
+        """The shifted public columns, without the matrix."""
+        return ShiftedColumns(self.columns, self.shift)
+
     def __len__(self) -> int:
-        return self.columns.shape[0] if isinstance(self.columns, csr_array) else len(self.columns)
+        return len(self.shifted)
 
     def __getitem__(self, index: Any) -> "ConditionedRows":
         """Select records by slice or by positions."""
@@ -116,14 +156,7 @@ class ConditionedRows:
 
     def get_columns(self, span: slice) -> Any:
         """Shifted public columns of a block of records, dense or sparse."""
-        if isinstance(self.columns, csr_array):
-            start, stop, _ = span.indices(len(self))
-            return slice_rows(self.columns, start, stop)
-        block = self.columns[span]
-        if isinstance(block, csr_array):
-            return block
-        block = block.astype(np.float64, copy=False)
-        return block - self.shift if self.shift.any() else block
+        return self.shifted[span]
 
     def finish_sums(self, sums: Vector) -> Vector:
         """Convert sums of factors times columns and one, shape (..., d + 1), to sums of factors times row."""

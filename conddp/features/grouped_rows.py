@@ -7,16 +7,15 @@ of directions that are adjacent in variance. How much a direction is worth askin
 so little is lost by giving them equal weights (``benchmarks/sparse.py`` measures it).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp.data.parts import PublicFeatures, require_public
-from conddp.data.passes import get_partitions
 from conddp.data.units import Units
-from conddp.features.conditioned_rows import ConditionedRows, sum_columns, sum_magnitudes
+from conddp.features.conditioned_rows import ConditionedRows, ShiftedColumns, sum_columns, sum_magnitudes
 from conddp.features.principal_axes import PrincipalAxes
 from conddp.features.public_rows import PublicRows
 from conddp.features.row_weights import RowWeights
@@ -65,12 +64,12 @@ def whiten(
     kind: Any = GroupedRows if is_large(public) else WhitenedRows
     if isinstance(public, StoredFeatures):
         kind = StoredRows if public.shape[1] <= MOST_FORMED else GroupedRows
-    if weights is not None or not isinstance(public, StoredFeatures):
-        return kind.of(public, constant=constant, tolerance=tolerance, weights=weights)  # type: ignore[no-any-return]
     key = ("whitened", constant, tolerance)
-    if key not in public.derived:
-        public.derived[key] = kind.of(public, constant=constant, tolerance=tolerance)
-    return public.derived[key]  # type: ignore[no-any-return]
+    kept: dict[Any, Any] = public.derived if isinstance(public, StoredFeatures) and weights is None else {}
+    if key not in kept:
+        kept[key] = kind.of(public, constant=constant, tolerance=tolerance, weights=weights)
+    rows: PublicRows = kept[key]
+    return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +167,7 @@ class GroupedRows(PublicRows):
         """Prepare a pass over the rows."""
         of_groups = self.get_group_weights(direction_weights)
         blocks = _GroupedColumn(
-            replace(self.rows, matrix=np.empty((self.rows.matrix.shape[0], 0)), offset=np.empty(0)),
+            self.rows.shifted,
             self.squared_norms,
             self.rows.matrix @ coefficients,
             float(self.rows.offset @ coefficients),
@@ -210,23 +209,23 @@ class GroupedRows(PublicRows):
 class _GroupedColumn:
     """What a pass needs of the rows of each block: neither the matrix, which is large, nor the rows themselves."""
 
-    rows: ConditionedRows  # without its matrix
+    columns: ShiftedColumns
     squared_norms: Any
     of_columns: Vector  # weights of the columns that correspond to the coefficients
     constant: float
     group_weights: Vector
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.columns)
 
     def __getitem__(self, span: slice) -> "_GroupedBlock":
         return _GroupedBlock(
-            self.rows.get_columns(span), self.squared_norms[span], self.of_columns, self.constant, self.group_weights
+            self.columns[span], self.squared_norms[span], self.of_columns, self.constant, self.group_weights
         )
 
     @property
     def partitions(self) -> tuple[slice, ...] | None:
-        return get_partitions(self.rows.columns)
+        return self.columns.partitions
 
 
 @dataclass(frozen=True, eq=False)

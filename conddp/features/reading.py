@@ -17,7 +17,9 @@ from conddp.features.encoding import Encoding
 __all__ = ["read_features", "read_public", "read_records"]
 
 
-def read_records(frame: Any, schema: Schema, *, num_bins: int | None = None) -> tuple[Records, Encoding]:
+def read_records(
+    frame: Any, schema: Schema, *, squash: bool = True, num_bins: int | None = None
+) -> tuple[Records, Encoding]:
     """Read the columns of a schema from a table, and choose the encoding of the public ones.
 
     Privacy
@@ -31,6 +33,8 @@ def read_records(frame: Any, schema: Schema, *, num_bins: int | None = None) -> 
         A pandas, polars or Arrow table.
     schema : Schema
         The columns to read.
+    squash : bool
+        Whether to transform heavy-tailed numbers.
     num_bins : int, optional
         Encode categories as bins for a head that looks them up; as indicators if None.
     """
@@ -40,7 +44,7 @@ def read_records(frame: Any, schema: Schema, *, num_bins: int | None = None) -> 
     if schema.label.missing_is_public:
         table = _drop_missing_labels(table, schema)
     public = read_public(table, schema)
-    encoding = Encoding.of(public, num_bins=num_bins)
+    encoding = Encoding.of(public, squash=squash, num_bins=num_bins)
     label = as_column(table[schema.label.name], what=f"label '{schema.label.name}'", finite=False, cure=LABEL_CURE)
     units = None
     if schema.unit is not None:

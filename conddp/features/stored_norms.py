@@ -85,8 +85,7 @@ class StoredNorms:
         folder = tempfile.mkdtemp(prefix="conddp-", dir=None if scratch is None else scratch)
         owner = _Owner()
         weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
-        blocks = _Columns(rows.columns, rows.shift)
-        run_pass(_WriteNorms(NormTiles.of(rows, starts), folder), blocks, block_size=ROWS_AT_ONCE)
+        run_pass(_WriteNorms(NormTiles.of(rows, starts), folder), rows.shifted, block_size=ROWS_AT_ONCE)
         return cls(folder, column.partitions, len(starts), owner)
 
     def __len__(self) -> int:
@@ -124,26 +123,6 @@ class StoredNorms:
 
 class _Owner:
     """Object with whose life the folder ends."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Columns:
-    """Shifted columns of conditioned rows, without their matrix."""
-
-    columns: Any
-    shift: Vector
-
-    def __len__(self) -> int:
-        return len(self.columns)
-
-    def __getitem__(self, span: slice) -> Any:
-        block = self.columns[span]
-        return block - self.shift if isinstance(block, np.ndarray) else block
-
-    @property
-    def partitions(self) -> tuple[slice, ...]:
-        partitions: tuple[slice, ...] = self.columns.partitions
-        return partitions
 
 
 @dataclass(frozen=True, eq=False)

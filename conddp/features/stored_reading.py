@@ -23,8 +23,9 @@ from conddp.features.encoding import Encoding
 from conddp.features.stored_features import StoredFeatures
 from conddp.privacy.fingerprint import PartialFingerprint
 
-__all__ = ["load_records", "open_records"]
+__all__ = ["fits_into_memory", "load_records", "open_records"]
 
+LARGEST_TABLE = 2**23  # cells of files that are read into memory, where they take up to 100 bytes each
 SAMPLED = 1 << 18  # records from which the encoding is chosen; all of them if there are no more
 SAMPLED_CELLS, LEAST_SAMPLED = 1 << 24, 1 << 14  # fewer records of wide tables, but no fewer than these
 SPARSE_FROM = 64  # features from which blocks may be sparse
@@ -77,6 +78,11 @@ def open_records(
     features = StoredFeatures(table, encoding, sparsely=_is_sparse(encoding, sample), digest=survey.digest)
     label = StoredLabels.of(table, schema.label.name, schema.label_bounds)
     return Records(features, None, label, None, schema, survey.fingerprint.finish()), encoding
+
+
+def fits_into_memory(paths: Sequence[str | Path], schema: Schema) -> bool:
+    """Whether Parquet files are so small that all their records are read at once, which is faster. No cell is read."""
+    return len(StoredTable.of(paths, schema.names)) * len(schema.names) <= LARGEST_TABLE
 
 
 def load_records(records: Records) -> Records:

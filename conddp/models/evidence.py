@@ -6,6 +6,7 @@ from conddp.errors import PrivacyError
 from conddp.models.old_formats import describe_gaps, has_transcript
 from conddp.models.result import FitResult
 from conddp.privacy.composition import compute_delta, describe_transcript
+from conddp.privacy.release import bound_rounding
 
 __all__ = ["check_evidence"]
 
@@ -46,6 +47,10 @@ def check_evidence(result: FitResult) -> None:
         raise PrivacyError("the guarantee and the schema disagree about which private columns have categories.")
     if guarantee.missing_is_public != schema.label.missing_is_public:
         raise PrivacyError("the guarantee and the schema disagree on whether missing labels are public.")
+    if guarantee.rounding is not None:
+        least, most = bound_rounding(guarantee.num_records, 1), bound_rounding(guarantee.num_records)
+        if not least <= guarantee.rounding <= most:
+            raise PrivacyError("the guarantee states an increase of noise that cannot cover rounding errors of sums.")
     if guarantee.unit != (schema.unit or ""):
         raise PrivacyError("the guarantee and the schema name different unit columns.")
     if ledger.unit is not None and ledger.unit != guarantee.unit:

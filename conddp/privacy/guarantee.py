@@ -49,6 +49,9 @@ class Guarantee:
         Whether the records had weights, which are treated as public.
     missing_is_public : bool
         Whether everyone may know which labels are missing, as the schema declares.
+    rounding : float, optional
+        Fraction by which Gaussian noise is larger to cover rounding errors of sums. If None, as in a model that was
+        saved before this was recorded, that of sums that are not divided into blocks.
     """
 
     budget: PrivacyBudget
@@ -68,6 +71,7 @@ class Guarantee:
     remark: str = ""
     weighted: bool = False
     missing_is_public: bool = False
+    rounding: float | None = None
 
     @property
     def epsilon(self) -> float:
@@ -149,9 +153,9 @@ class Guarantee:
         )
         if not self.delta:
             return exact
+        rounding = bound_rounding(self.num_records) if self.rounding is None else self.rounding
         return (
-            f"{exact} Gaussian noise is larger by a factor of 1 + {bound_rounding(self.num_records):.1g}, which covers "
-            "rounding errors of sums."
+            f"{exact} Gaussian noise is larger by a factor of 1 + {rounding:.1g}, which covers rounding errors of sums."
         )
 
     def _seed(self) -> str:

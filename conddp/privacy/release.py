@@ -131,7 +131,7 @@ class Curator:
         positive_integer(num_records=num_records)
         self._generators = [generators] if isinstance(generators, np.random.Generator) else list(generators)
         self._streams = [NoiseStream(gaussian(), generator) for generator in self._generators]
-        self._enlarged = 1 + bound_rounding(num_records, additions)
+        self.rounding = bound_rounding(num_records, additions)
         self._allows_float32 = float32_without_guarantee
         self._budget = budget
         self._most: tuple[float, float] | None = None  # pure epsilon and squared mu of the recorded event
@@ -174,7 +174,7 @@ class Curator:
         self._check_shape(bounded, noise_std)
         self._record_gaussian(bounded, noise_std, sampling_probability)
         return self._answer(
-            lambda: self._add_normal(bounded.value, noise_std * self._enlarged), tuple(bounded.value.shape)
+            lambda: self._add_normal(bounded.value, noise_std * (1 + self.rounding)), tuple(bounded.value.shape)
         )
 
     def release_integers(
@@ -308,7 +308,7 @@ class Curator:
             Description of the release, for the transcript.
         """
         positive(noise_std=noise_std, label_range=label_range)
-        noise_std = noise_std * self._enlarged
+        noise_std = noise_std * (1 + self.rounding)
         self._append(WeightedSumRelease(what, 1, label.shape[1], num_noisy, label_range, noise_std, used_fraction))
         # Noise on single labels adds up to one Gaussian variable for each bag, whose variance is public.
         bag_std = noise_std * np.sqrt((weights[:, :num_noisy] ** 2).sum(axis=1))
@@ -397,7 +397,7 @@ class Curator:
             self._counts[-1] += 1
             return
         sensitivities = np.atleast_1d(np.asarray(bounded.sensitivity, dtype=np.float64))
-        stds = np.atleast_1d(np.asarray(noise_std, dtype=np.float64)) * self._enlarged
+        stds = np.atleast_1d(np.asarray(noise_std, dtype=np.float64)) * (1 + self.rounding)
         sensitivities, stds = np.broadcast_arrays(sensitivities, stds)
         if not (np.isfinite(sensitivities) & (sensitivities > 0) & np.isfinite(stds) & (stds > 0)).all():
             raise PrivacyError(

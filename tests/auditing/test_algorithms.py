@@ -109,6 +109,6 @@ def test_what_cannot_be_audited_is_refused_or_skipped() -> None:
     with pytest.raises(ValueError, match="zero-out|replace"):
         audit_algorithm("mean", BUDGET, neighbouring="zero-out")
     with pytest.raises(ValueError, match="kind must be one of"):
-        audit_algorithm("mean", BUDGET, kind="grey-box")  # type: ignore[arg-type]
+        audit_algorithm("mean", BUDGET, kind="grey-box")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(PrivateDataLeak):
-        audit_algorithm("mean", BUDGET, public=np.eye(3))  # type: ignore[arg-type]
+        audit_algorithm("mean", BUDGET, public=np.eye(3))  # type: ignore[arg-type]  # wrong on purpose

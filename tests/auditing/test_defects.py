@@ -70,18 +70,18 @@ def test_the_black_box_audit_catches_defects_that_change_the_size_of_the_noise()
     budget = PrivacyBudget(4.0, 1e-6)
     settings = {"kind": "black-box", "num_fits": 800}
     one_step = SmallDescent(num_steps=1)
-    assert audit_algorithm(one_step, budget, **settings).passed  # type: ignore[arg-type]
-    half = audit_algorithm(one_step, budget, curator_class=HalfNoise, **settings)  # type: ignore[arg-type]
+    assert audit_algorithm(one_step, budget, **settings).passed  # type: ignore[arg-type]  # settings of different types
+    half = audit_algorithm(one_step, budget, curator_class=HalfNoise, **settings)  # type: ignore[arg-type]  # as above
     assert half.verdict == "VIOLATED"
     for name in ("noise for c instead of 2c", "no clipping"):
         algorithm, _ = DEFECTS[name]
-        assert audit_algorithm(algorithm, budget, **settings).verdict == "VIOLATED"  # type: ignore[arg-type]
+        assert audit_algorithm(algorithm, budget, **settings).verdict == "VIOLATED"  # type: ignore[arg-type]  # as above
 
 
 def test_the_one_run_audit_catches_gross_defects() -> None:
     settings = {"kind": "one-run", "num_canaries": 1000, "fit_intercept": False}
-    assert audit_algorithm(SmallDescent(), BUDGET, **settings).passed  # type: ignore[arg-type]
-    assert not audit_algorithm(SmallDescent(defect="no clipping"), BUDGET, **settings).passed  # type: ignore[arg-type]
+    assert audit_algorithm(SmallDescent(), BUDGET, **settings).passed  # type: ignore[arg-type]  # as above
+    assert not audit_algorithm(SmallDescent(defect="no clipping"), BUDGET, **settings).passed  # type: ignore[arg-type]  # as above
 
 
 def test_a_fit_that_refuses_itself_is_reported() -> None:

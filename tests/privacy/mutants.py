@@ -50,17 +50,22 @@ WATCHING = (
     "tests/test_weights.py",
     "tests/test_several.py",
     "tests/test_ranks.py",
+    "tests/test_lost_ranks.py",
 )
 
 
 # Where a defect of a file is noticed soonest; only the order in which tests are run depends on it.
 FIRST = {
     "privacy/release.py": ("tests/test_release.py", "tests/test_randomizers.py", "tests/test_label_prior.py"),
-    "privacy/noise.py": ("tests/test_noise.py", "tests/test_release.py"),
+    "privacy/noise.py": ("tests/test_noise.py", "tests/test_release.py", "tests/test_fused.py"),
     "privacy/randomness.py": ("tests/test_randomness.py", "tests/test_release.py"),
     "privacy/checkpoint.py": ("tests/test_checkpoint.py",),
     "heads/embeddings.py": ("tests/test_embeddings.py",),
-    "heads/kernels.py": ("tests/test_embeddings.py",),
+    "heads/kernels.py": ("tests/test_embeddings.py", "tests/test_fused.py"),
+    "heads/fused.py": ("tests/test_fused.py",),
+    "heads/fused_linear.py": ("tests/test_fused.py",),
+    "heads/fused_network.py": ("tests/test_fused.py",),
+    "privacy/fused_noise.py": ("tests/test_fused.py",),
     "features/scaled_rows.py": ("tests/test_sparse.py",),
     "data/private_cells.py": ("tests/test_private_cells.py",),
     "data/scaling.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_whole_fits.py"),
@@ -473,6 +478,49 @@ MUTANTS = (
         "drawn = self.units.list_records(drawn)",
         "drawn = np.flatnonzero(self.sampler.generator.random(len(self.units)) < self.sampler.sampling_probability)",
     ),
+    # Compiled kernels
+    Mutant(
+        "kernels: limits of another norm",
+        "heads/fused.py",
+        "limits = np.ascontiguousarray(records.clip_norm / records.row_norms)",
+        "limits = np.ascontiguousarray(records.clip_norm / np.sqrt(records.row_norms))",
+    ),
+    Mutant(
+        "kernels: networks clipped without their first layer",
+        "heads/fused_network.py",
+        "norms[i] = squared_norms[positions[i]]",
+        "norms[i] = 0.0",
+    ),
+    Mutant(
+        "kernels: records of a network that overflow count",
+        "heads/fused_network.py",
+        "if not np.isfinite(norm):",
+        "if norm < 0.0:",
+    ),
+    Mutant(
+        "kernels: doubtful draws are decided in floating point",
+        "privacy/fused_noise.py",
+        "if not abs(noisy - nearest) < limit:",
+        "if noisy != noisy:",
+    ),
+    Mutant(
+        "kernels: the same noise for all numbers of a release",
+        "privacy/fused_noise.py",
+        "noisy = (multiple - whole) + ratio * noise[i]",
+        "noisy = (multiple - whole) + ratio * noise[0]",
+    ),
+    Mutant(
+        "kernels: half the noise in the tails",
+        "privacy/noise.py",
+        "kernel(drawn, make_quantile_table(), values)",
+        "kernel(drawn, make_quantile_table() / 2, values)",
+    ),
+    Mutant(
+        "kernels: noise of one step is used again",
+        "privacy/noise.py",
+        "noise = drawn.values[start : start + len(values)]",
+        "noise = drawn.values[: len(values)]",
+    ),
     # Ranks
     Mutant(
         "ranks: records of rank 0 are used by all ranks",
@@ -545,14 +593,14 @@ MUTANTS = (
     Mutant(
         "no Gaussian noise",
         "privacy/release.py",
-        "lambda: self._add_normal(bounded.value, noise_std * self._enlarged)",
+        "lambda: self._add_normal(bounded.value, noise_std * (1 + self.rounding))",
         "lambda: self._add_normal(bounded.value, noise_std * 1e-12)",
     ),
     Mutant(
         "half the Gaussian noise that is recorded",
         "privacy/release.py",
-        "lambda: self._add_normal(bounded.value, noise_std * self._enlarged)",
-        "lambda: self._add_normal(bounded.value, noise_std * self._enlarged / 2)",
+        "lambda: self._add_normal(bounded.value, noise_std * (1 + self.rounding))",
+        "lambda: self._add_normal(bounded.value, noise_std * (1 + self.rounding) / 2)",
     ),
     Mutant(
         "half the noise in descent",
@@ -968,7 +1016,7 @@ MUTANTS = (
     Mutant(
         "weighted sums: rounding not covered",
         "privacy/release.py",
-        "        noise_std = noise_std * self._enlarged\n        self._append(WeightedSumRelease",
+        "        noise_std = noise_std * (1 + self.rounding)\n        self._append(WeightedSumRelease",
         "        self._append(WeightedSumRelease",
     ),
     Mutant(

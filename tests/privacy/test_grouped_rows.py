@@ -36,7 +36,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def get_columns(rows: ConditionedRows) -> Any:
     """All shifted columns as an array."""
-    return rows.columns.toarray() if isinstance(rows.columns, sp.csr_array) else rows.columns - rows.shift  # type: ignore[operator]
+    return rows.columns.toarray() if isinstance(rows.columns, sp.csr_array) else rows.columns - rows.shift  # type: ignore[operator]  # an array, not a stored column
 
 
 def form(rows: ConditionedRows, dtype: Any = np.float64) -> Any:

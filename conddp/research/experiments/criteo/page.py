@@ -4,6 +4,7 @@ import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 from conddp.privacy.neighbouring import Neighbouring
@@ -146,7 +147,7 @@ def read_rows(path: Path) -> tuple[list[str], list[CriteoRow]]:
         }
         counts = {name: int(entry[name]) for name in ("num_seeds", "num_epochs")}
         texts = {name: entry[name] for name in ("part", "method", "relation", "setting")}
-        rows.append(CriteoRow(**texts, **numbers, **counts))  # type: ignore[arg-type]
+        rows.append(CriteoRow(**texts, **numbers, **counts))  # type: ignore[arg-type]  # the type of each column is chosen above
     return header, rows
 
 
@@ -183,8 +184,8 @@ def _introduce(real: bool) -> str:
 def _render_table(rows: Sequence[CriteoRow]) -> str:
     epsilons = sorted({row.epsilon for row in rows})
     lines = [
-        f"| method | {' | '.join(show_epsilon(epsilon) for epsilon in epsilons)} |",
-        "|---" * (len(epsilons) + 1) + "|",
+        f"| method, at epsilon | {' | '.join(show_epsilon(epsilon) for epsilon in epsilons)} |",
+        "|---" + "|---:" * len(epsilons) + "|",
     ]
     for method in dict.fromkeys(row.method for row in rows):
         by_epsilon = {row.epsilon: row for row in rows if row.method == method}
@@ -207,21 +208,25 @@ def _show(row: CriteoRow | None, *, paper: bool = False) -> str:
 def _render_times(rows: Sequence[CriteoRow]) -> str:
     lines = [
         "| method | epochs | runs per cell | processor minutes, whole line | settings by epsilon |",
-        "|---|---|---|---|---|",
+        "|---|---:|---:|---:|---|",
     ]
     for method in dict.fromkeys(row.method for row in rows):
         own = [row for row in rows if row.method == method]
-        settings = "; ".join(
-            f"{show_epsilon(row.epsilon)}: {row.setting}"
-            for row in own
-            if row.setting and row.relation == Neighbouring.REPLACE.value
-        )
+        tuned = [row for row in own if row.setting and row.relation == Neighbouring.REPLACE.value]
+        alike = [list(group) for _, group in groupby(tuned, key=lambda row: row.setting)]
+        settings = "; ".join(f"{_name_budgets(group)}: {group[0].setting}" for group in alike)
         first = own[0]
         lines.append(
             f"| {method} | {first.num_epochs or ''} | {first.num_seeds} | {first.line_processor_seconds / 60:.1f} | "
             f"{settings or 'nothing tuned'} |"
         )
     return "\n".join(lines)
+
+
+def _name_budgets(rows: Sequence[CriteoRow]) -> str:
+    """Budgets that follow each other, such as 0.25 to 4."""
+    first, last = show_epsilon(rows[0].epsilon), show_epsilon(rows[-1].epsilon)
+    return first if len(rows) == 1 else f"{first} to {last}"
 
 
 def state_claims(rows: Sequence[CriteoRow]) -> Iterator[str]:
