@@ -72,7 +72,7 @@ def fused_sum(
 
 
 def make_sparse(rng: np.random.Generator, n: int = 60, *, constant: bool = True) -> ScaledRows:
-    columns = random_array((n, 9), density=0.3, format="csr", rng=rng, data_sampler=rng.standard_normal)
+    columns: Any = random_array((n, 9), density=0.3, format="csr", rng=rng, data_sampler=rng.standard_normal)
     return ScaledRows.of(columns, np.ones(9 + constant), has_constant=constant)
 
 
@@ -113,6 +113,18 @@ def test_sums_over_samples_equal_those_of_numpy(rng: np.random.Generator, head: 
             weights=None if weights is None else weights[positions],
         )
         np.testing.assert_allclose(found, expected[0], rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("d", [1, 2, 7, 8, 9, 13])
+def test_sums_over_any_number_of_columns_equal_those_of_numpy(rng: np.random.Generator, d: int, weighted: bool) -> None:
+    rows, label = np.asfortranarray(rng.normal(size=(1031, d))), rng.normal(size=1031)
+    parameters, weights = rng.normal(size=(1, d)), rng.uniform(size=1031) if weighted else None
+    found = fused_sum(Linear(), parameters, rows, None, label, weights=weights)
+    limits = 1 / np.linalg.norm(rows, axis=1)
+    clamped = np.clip(label - rows @ parameters[0], -limits, limits) * (1.0 if weights is None else weights)
+    np.testing.assert_allclose(found, -clamped @ rows, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.usefixtures("kernels")
@@ -169,7 +181,7 @@ def test_the_sensitivity_is_nearly_attained(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.usefixtures("kernels")
-@pytest.mark.parametrize("kind", ["columns", "rows", "sparse"])
+@pytest.mark.parametrize("kind", ["few columns", "columns", "rows", "sparse"])
 def test_rounding_errors_of_sums_are_within_their_bound(rng: np.random.Generator, kind: str) -> None:
     # All residuals are clamped, so that every record contributes a vector of norm 1. One that is not 1 in the first
     # place would have a clamped residual that is not exact; the exact sum is that of the vectors as they are.
@@ -178,8 +190,8 @@ def test_rounding_errors_of_sums_are_within_their_bound(rng: np.random.Generator
         rows: Any = make_sparse(rng, n)
         dense = np.hstack([rows.columns.toarray(), np.ones((n, 1))])
     else:
-        dense = np.abs(rng.normal(size=(n, 5)))
-        rows = np.asarray(dense, order="F" if kind == "columns" else "C")
+        dense = np.abs(rng.normal(size=(n, 9 if kind == "columns" else 5)))
+        rows = np.asarray(dense, order="C" if kind == "rows" else "F")
     label = np.where(np.arange(n) < n // 2, 1e9, -1e9) * rng.uniform(1, 2, size=n)
     found = fused_sum(Linear(), np.zeros((1, dense.shape[1])), rows, None, label)
     clamped = np.sign(label) / Inputs.of(rows).row_norms

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp.features.scaled_rows import ScaledRows
-from conddp.heads.fused_linear import SUM_COLUMNS, SUM_ROWS, SUM_SPARSE
+from conddp.heads.fused_linear import SUM_COLUMNS, SUM_FEW_COLUMNS, SUM_ROWS, SUM_SPARSE
 from conddp.heads.fused_network import ADD_BLOCK, CLIP_BLOCK, RUN_BLOCK, make_buffers
 
 __all__ = ["ClippedRecords", "FusedSum", "fuse_linear", "fuse_network"]
@@ -97,9 +97,10 @@ def fuse_linear(parameters: Vector, out: Vector, records: ClippedRecords) -> Fus
     rows = records.join_rows()
     if rows is None:
         return None
-    kernel = SUM_COLUMNS.get()
+    are_few = 1 <= rows.shape[1] <= 8
+    kernel = (SUM_FEW_COLUMNS if are_few else SUM_COLUMNS).get()
     if kernel is not None and rows.flags.f_contiguous and not records.are_sampled:
-        buffer = np.empty(COLUMNS_AT_ONCE)
+        buffer = np.empty(8 if are_few else COLUMNS_AT_ONCE)
         return lambda positions: kernel(rows.T, label, limits, weights, parameters, buffer, out)
     kernel = SUM_ROWS.get()
     if kernel is None or not rows.flags.c_contiguous:

@@ -16,7 +16,7 @@ import numpy as np
 
 from conddp._fused import Kernel
 
-__all__ = ["SUM_COLUMNS", "SUM_ROWS", "SUM_SPARSE"]
+__all__ = ["SUM_COLUMNS", "SUM_FEW_COLUMNS", "SUM_ROWS", "SUM_SPARSE"]
 
 
 def _sum_columns(columns: Any, label: Any, limits: Any, weights: Any, parameters: Any, buffer: Any, out: Any) -> None:
@@ -73,6 +73,40 @@ def _sum_columns(columns: Any, label: Any, limits: Any, weights: Any, parameters
                 p += rest[i] * a[i]
             out[j] -= p
             j += 1
+
+
+def _sum_few_columns(columns: Any, label: Any, limits: Any, weights: Any, parameters: Any, few: Any, out: Any) -> None:
+    """Sum the clipped gradients of a linear head with at most eight columns: rows and sums stay in registers.
+
+    Columns that are missing are taken to be the last one, with weights of zero.
+    """
+    d, n = columns.shape
+    for j in range(8):
+        few[j] = parameters[j] if j < d else 0.0
+    a, b, c, e = few[0], few[1], few[2], few[3]
+    f, g, h, k = few[4], few[5], few[6], few[7]
+    last = d - 1
+    p, q, r, s = columns[0], columns[min(1, last)], columns[min(2, last)], columns[min(3, last)]
+    t, u, v, w = columns[min(4, last)], columns[min(5, last)], columns[min(6, last)], columns[min(7, last)]
+    aa, bb, cc, ee, ff, gg, hh, kk = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(n):
+        low, high = (a * p[i] + b * q[i]) + (c * r[i] + e * s[i]), (f * t[i] + g * u[i]) + (h * v[i] + k * w[i])
+        limit, residual = limits[i], label[i] - (low + high)
+        residual = limit if residual > limit else residual
+        residual = -limit if residual < -limit else residual
+        residual = residual if residual == residual else 0.0
+        residual = residual * weights[i] if weights.shape[0] else residual
+        aa += residual * p[i]
+        bb += residual * q[i]
+        cc += residual * r[i]
+        ee += residual * s[i]
+        ff += residual * t[i]
+        gg += residual * u[i]
+        hh += residual * v[i]
+        kk += residual * w[i]
+    few[0], few[1], few[2], few[3], few[4], few[5], few[6], few[7] = aa, bb, cc, ee, ff, gg, hh, kk
+    for j in range(d):
+        out[j] = -few[j]
 
 
 def _sum_rows(
@@ -151,6 +185,11 @@ def _sum_sparse(
 
 SUM_COLUMNS = Kernel(
     _sum_columns,
+    ["void(float64[:, ::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1])"],
+    any_order=True,
+)
+SUM_FEW_COLUMNS = Kernel(
+    _sum_few_columns,
     ["void(float64[:, ::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1])"],
     any_order=True,
 )

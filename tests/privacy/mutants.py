@@ -57,11 +57,15 @@ WATCHING = (
 # Where a defect of a file is noticed soonest; only the order in which tests are run depends on it.
 FIRST = {
     "privacy/release.py": ("tests/test_release.py", "tests/test_randomizers.py", "tests/test_label_prior.py"),
-    "privacy/noise.py": ("tests/test_noise.py", "tests/test_release.py"),
+    "privacy/noise.py": ("tests/test_noise.py", "tests/test_release.py", "tests/test_fused.py"),
     "privacy/randomness.py": ("tests/test_randomness.py", "tests/test_release.py"),
     "privacy/checkpoint.py": ("tests/test_checkpoint.py",),
     "heads/embeddings.py": ("tests/test_embeddings.py",),
-    "heads/kernels.py": ("tests/test_embeddings.py",),
+    "heads/kernels.py": ("tests/test_embeddings.py", "tests/test_fused.py"),
+    "heads/fused.py": ("tests/test_fused.py",),
+    "heads/fused_linear.py": ("tests/test_fused.py",),
+    "heads/fused_network.py": ("tests/test_fused.py",),
+    "privacy/fused_noise.py": ("tests/test_fused.py",),
     "features/scaled_rows.py": ("tests/test_sparse.py",),
     "data/private_cells.py": ("tests/test_private_cells.py",),
     "data/scaling.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_whole_fits.py"),
@@ -519,6 +523,49 @@ MUTANTS = (
         "training/batches.py",
         "drawn = self.units.list_records(drawn)",
         "drawn = np.flatnonzero(self.sampler.generator.random(len(self.units)) < self.sampler.sampling_probability)",
+    ),
+    # Compiled kernels
+    Mutant(
+        "kernels: limits of another norm",
+        "heads/fused.py",
+        "limits = np.ascontiguousarray(records.clip_norm / records.row_norms)",
+        "limits = np.ascontiguousarray(records.clip_norm / np.sqrt(records.row_norms))",
+    ),
+    Mutant(
+        "kernels: networks clipped without their first layer",
+        "heads/fused_network.py",
+        "norms[i] = squared_norms[positions[i]]",
+        "norms[i] = 0.0",
+    ),
+    Mutant(
+        "kernels: records of a network that overflow count",
+        "heads/fused_network.py",
+        "if not np.isfinite(norm):",
+        "if norm < 0.0:",
+    ),
+    Mutant(
+        "kernels: doubtful draws are decided in floating point",
+        "privacy/fused_noise.py",
+        "if not abs(noisy - nearest) < limit:",
+        "if noisy != noisy:",
+    ),
+    Mutant(
+        "kernels: the same noise for all numbers of a release",
+        "privacy/fused_noise.py",
+        "noisy = (multiple - whole) + ratio * noise[i]",
+        "noisy = (multiple - whole) + ratio * noise[0]",
+    ),
+    Mutant(
+        "kernels: half the noise in the tails",
+        "privacy/noise.py",
+        "kernel(drawn, make_quantile_table(), values)",
+        "kernel(drawn, make_quantile_table() / 2, values)",
+    ),
+    Mutant(
+        "kernels: noise of one step is used again",
+        "privacy/noise.py",
+        "noise = drawn.values[start : start + len(values)]",
+        "noise = drawn.values[: len(values)]",
     ),
     # Ranks
     Mutant(
