@@ -1,5 +1,6 @@
 """Steps of conddp: the library's own loop, with noise from its cryptographic generator."""
 
+import os
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ class ConddpSteps:
     def __init__(
         self, descent: Descent, head: Head, inputs: Inputs, label: Any, *, parameters: Any, num_public: int
     ) -> None:
+        os.environ.setdefault("CONDDP_FAST", "1")  # kernels from the first step, as in long runs
         self.descent, self.head, self.inputs, self.label = descent, head, inputs, label
         self.parameters, self.layout = parameters, head.layout(num_public, 0)
         source = RandomSource.of(None)
