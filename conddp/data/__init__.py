@@ -2,7 +2,7 @@
 
 from conddp.data.column import Column, Kind, Role
 from conddp.data.draft import SchemaDraft
-from conddp.data.parts import Domain, Labels, PrivateFeatures, PublicFeatures, as_matrix, as_numbers, require_public
+from conddp.data.parts import Domain, Labels, PrivateFeatures, PublicFeatures, as_numbers, require_public
 from conddp.data.passes import (
     BLOCK_SIZE,
     Executor,
@@ -51,7 +51,6 @@ __all__ = [
     "SchemaDraft",
     "Sliceable",
     "Units",
-    "as_matrix",
     "as_numbers",
     "bound_label_move",
     "code_categories",

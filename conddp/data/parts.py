@@ -28,7 +28,6 @@ __all__ = [
     "PublicFeatures",
     "SparseMatrix",
     "as_column",
-    "as_matrix",
     "as_numbers",
     "require_public",
 ]
@@ -128,24 +127,6 @@ def _refuse_times(what: str) -> SchemaError:
         f"{what} holds dates or times, whose number depends on their unit. Convert them to numbers, for example to "
         "days since a fixed date."
     )
-
-
-def as_matrix(table: nw.DataFrame[Any], *, finite: bool = True) -> Matrix:
-    """Convert a table to a matrix of numbers, or raise a :class:`SchemaError` that names the column.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Columns of numbers.
-    finite : bool
-        Whether to refuse infinite values, as for public columns.
-    """
-    if len(table) == 0 or not table.columns:
-        raise SchemaError(
-            f"expected a table with at least one row and one column, got {len(table)} x {len(table.columns)}."
-        )
-    pairs = zip(table.columns, table.iter_columns(), strict=True)
-    return np.column_stack([as_column(series, what=f"column '{name}'", finite=finite) for name, series in pairs])
 
 
 def as_column(
