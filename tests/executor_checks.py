@@ -70,8 +70,12 @@ def interrupt_when(condition: Callable[[], bool]) -> Iterator[None]:
         wait_until(condition)
         signal.pthread_kill(main_thread, signal.SIGINT)
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore Ctrl-C
     thread = threading.Thread(target=interrupt)
     thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        yield
-    thread.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            yield
+    finally:
+        thread.join()
+        signal.signal(signal.SIGINT, before)

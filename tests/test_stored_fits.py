@@ -82,7 +82,7 @@ def test_a_fit_is_that_of_the_table_in_memory(
 def test_the_guarantee_states_the_increase_of_noise_that_was_used(
     rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("conddp.algorithms.algorithm.count_additions", lambda *_: 20)  # as if blocks were small
+    monkeypatch.setattr("conddp.algorithms.preparation.count_additions", lambda *_: 20)  # as if blocks were small
     frame = make_homes(rng, 30_000)
     for records, additions in (
         (open_records(write_parts(tmp_path, frame), HOMES)[0], 20),

@@ -186,7 +186,8 @@ def train(
     clip_norm = per_configuration(np.inf if plan.clip_norm is None else plan.clip_norm)
     together = 1.0 if weights is None else max(1.0, weights.largest_total)
     per_unit = 1 if weights is None else weights.units.largest
-    together *= 1.0 + inputs.bound_rounding(per_unit, parameters.dtype) + rounding_elsewhere
+    if parameters.dtype.itemsize == 8:  # sums in float32, for experiments, are released without a guarantee
+        together *= 1.0 + inputs.bound_rounding(per_unit, parameters.dtype) + rounding_elsewhere
     sensitivity = neighbouring.sensitivity(clip_norm) * together
     noise_std = per_configuration(plan.noise_multiplier) * clip_norm * together
     if K == 1:  # the same numbers in every step, as the curator can tell at a glance
