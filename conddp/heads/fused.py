@@ -1,4 +1,4 @@
-"""Sums of clipped gradients by compiled kernels, for the heads that have them (:mod:`conddp.heads.fused_sums`)."""
+"""Sums of clipped gradients by compiled kernels, for the heads that have them (``fused_linear``, ``fused_network``)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
