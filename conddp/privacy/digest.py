@@ -52,7 +52,7 @@ Part = bytes | CellBytes
 
 
 def update_digest(digest: Any, parts: Iterable[Part]) -> Any:
-    """Add parts to a digest of :mod:`hashlib` or :mod:`hmac`, and return it. Parts are read one by one."""
+    """Add parts to a digest of ``hashlib`` or ``hmac``, and return it. Parts are read one by one."""
     for part in parts:
         digest.update(len(part).to_bytes(8, "little"))
         for chunk in part if isinstance(part, CellBytes) else (part,):
