@@ -36,6 +36,8 @@ def load_kernels(work: float = 0.0) -> bool:
     """
     global _numba, _is_missing, _are_used
     setting = os.environ.get("CONDDP_FAST")
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":  # kernels would run as Python, which is slow
+        setting = "0"
     if setting != "0" and _numba is None and not _is_missing and (work >= PAYS_OFF or setting == "1"):
         try:
             _numba = import_module("numba")
@@ -46,14 +48,17 @@ def load_kernels(work: float = 0.0) -> bool:
 
 
 def as_contiguous(*arrays: Any) -> list[NDArray[Any]] | None:
-    """Return arrays, or tensors in the memory of the processor, as NumPy arrays; None if one is not contiguous."""
+    """Return arrays, or tensors in the memory of the processor, as NumPy arrays; None if kernels cannot take one.
+
+    Kernels take arrays that are contiguous, aligned and writeable, also those that they only read.
+    """
     found = []
     for each in arrays:
         if not isinstance(each, np.ndarray):
             if each.device.type != "cpu":
                 return None
             each = each.numpy()  # shares its memory
-        if not each.flags.c_contiguous:
+        if not each.flags.carray:
             return None
         found.append(each)
     return found
@@ -87,11 +92,15 @@ class Kernel:
         return compiled
 
     def _compile(self) -> None:
-        """Compile for all signatures, or load the result from disk. Depends on no data."""
+        """Compile for all signatures, or load the result from disk. Depends on no data.
+
+        A kernel on disk is found by its own file and the processor. It is not compiled again if only the settings below
+        change, so a change of these must go with one of the files of kernels.
+        """
         settings: dict[str, Any] = {"error_model": "numpy", "nogil": True}
         if self._any_order:
             settings["fastmath"] = FAST_MATH
-        for cache in (True, False):  # without the cache if its folder cannot be written, or a file in it is damaged
+        for cache in (True, False):  # without the cache if its folder cannot be written, or a file in it cannot be read
             try:
                 self._compiled = _numba.njit(self._signatures, cache=cache, **settings)(self._function)
                 return

@@ -292,6 +292,65 @@ def test_kernels_are_for_one_configuration_in_float64_and_known_heads_only(rng: 
 
 
 @pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize(
+    ("which", "sparse"),
+    [(which, sparse) for which in ("rows", "label", "weights") for sparse in (False, True)]
+    + [("indices", True), ("indptr", True)],
+)
+def test_arrays_that_are_read_only_are_summed_without_kernels(
+    rng: np.random.Generator, which: str, sparse: bool
+) -> None:
+    head = Linear()
+    X: Any = make_sparse(rng) if sparse else rng.normal(size=(60, 5))
+    inputs, label, weights = head.prepare(X, None), rng.normal(size=60), np.ones(60)
+    parameters = np.zeros((1, X.shape[1]))
+    workspace = Workspace.of(head, head.layout(X.shape[1], 0), parameters)
+    arrays = {"label": label, "weights": weights, "rows": X.columns.data if sparse else X}
+    if sparse:
+        arrays |= {"indices": X.columns.indices, "indptr": X.columns.indptr}
+    arrays[which].flags.writeable = False
+    clip_norm = np.ones(1)
+    for are_sampled in (False, True):
+        assert (
+            fuse_clipped_sum(workspace, inputs, label, clip_norm=clip_norm, weights=weights, are_sampled=are_sampled)
+            is None
+        )
+    value = np.ones(3)
+    value.flags.writeable = False
+    released = [NoiseStream(gaussian(), np.random.default_rng(0)).add(each, 1.0) for each in (value, value.copy())]
+    assert np.array_equal(released[0], released[1])
+
+
+@pytest.mark.usefixtures("kernels")
+def test_a_subclass_is_summed_without_kernels(rng: np.random.Generator) -> None:
+    class Shifted(Linear):
+        def predict(self, weights: Any, public: Any, private: Any) -> Any:
+            return super().predict(weights, public, private) - 7
+
+    head, inputs = Shifted(), Inputs.of(rng.normal(size=(9, 2)))
+    workspace = Workspace.of(head, head.layout(2, 0), np.zeros((1, 2)))
+    assert fuse_clipped_sum(workspace, inputs, np.zeros(9), clip_norm=np.ones(1)) is None
+
+
+@pytest.mark.usefixtures("kernels")
+def test_labels_of_one_configuration_may_have_an_axis_for_it(rng: np.random.Generator) -> None:
+    inputs, label = Inputs.of(rng.normal(size=(9, 2))), rng.normal(size=9)
+    sums = []
+    for labels in (label, label[None]):
+        workspace = Workspace.of(Linear(), Linear().layout(2, 0), np.zeros((1, 2)))
+        fused = fuse_clipped_sum(workspace, inputs, labels, clip_norm=np.ones(1), are_sampled=True)
+        assert fused is not None
+        fused(None)
+        sums.append(workspace.total)
+    assert np.array_equal(sums[0], sums[1])
+
+
+def test_numba_that_does_not_compile_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    assert not _fused.load_kernels()
+
+
+@pytest.mark.usefixtures("kernels")
 def test_interpolated_quantiles_are_far_more_accurate_than_their_tolerance() -> None:
     # At both ends of intervals of all sizes, and in between: 63 random bits each, with the sign as the last bit.
     rng = np.random.default_rng(4)

@@ -215,3 +215,12 @@ def test_limits_follow_norms_that_a_head_writes_into_the_same_array(rng: np.rand
         found = compute_clipped_sum(workspace, inputs, label, clip_norm=clip_norm).copy()
         fresh = Workspace.of(head, layout, parameters)
         assert np.array_equal(found, compute_clipped_sum(fresh, inputs, label, clip_norm=clip_norm))
+
+
+def test_limits_follow_a_clip_norm_that_changes_in_place() -> None:
+    inputs, label, clip_norm = Inputs.of(np.ones((4, 3))), np.full(4, 9.0), np.ones(1)
+    workspace = Workspace.of(Linear(), Linear().layout(3, 0), np.zeros((1, 3)))
+    for expected in (4.0, 0.4):
+        found = compute_clipped_sum(workspace, inputs, label, clip_norm=clip_norm)
+        assert np.linalg.norm(found) == pytest.approx(expected)
+        clip_norm *= 0.1

@@ -61,11 +61,15 @@ class ClippedRecords:
 
     @property
     def are_plain(self) -> bool:
-        """Whether all of them are arrays in float64, or sparse rows."""
-        rows = self.public.columns.data if isinstance(self.public, ScaledRows) else self.public
+        """Whether all of them are arrays in float64, or sparse rows, that kernels can take."""
+        is_sparse = isinstance(self.public, ScaledRows)
+        rows = self.public.columns.data if is_sparse else self.public
+        places = [self.public.columns.indices, self.public.columns.indptr] if is_sparse else []
         arrays = [rows, self.row_norms, self.label]
         arrays += [each for each in (self.private, self.weights) if each is not None]
-        return all(isinstance(each, np.ndarray) and each.dtype == np.float64 for each in arrays)
+        if not all(isinstance(each, np.ndarray) and each.dtype == np.float64 for each in arrays):
+            return False
+        return all(each.flags.behaved for each in [*arrays, *places])  # kernels refuse arrays that are read-only
 
     def join_rows(self) -> Vector | None:
         """Return public and private columns side by side, by record for samples; None if the copy would be large."""

@@ -328,11 +328,11 @@ class _SumBlock:
         total, curvature = np.zeros(k), np.zeros(k if with_curvature else 0)
         distances = np.empty(0 if weights is None or not self.stride else len(labels))
         square, farthest, alone = kernel(
-            np.ascontiguousarray(rows.values, dtype=np.float64),
-            np.ascontiguousarray(labels, dtype=np.float64),
-            np.empty(0) if weights is None else np.ascontiguousarray(weights, dtype=np.float64),
-            np.ascontiguousarray(rows.coefficients, dtype=np.float64),
-            np.ascontiguousarray(rows.direction_weights, dtype=np.float64),
+            np.require(rows.values, np.float64, ["C", "A", "W"]),
+            np.require(labels, np.float64, ["C", "A", "W"]),
+            np.empty(0) if weights is None else np.require(weights, np.float64, ["C", "A", "W"]),
+            np.require(rows.coefficients, np.float64, ["C", "A", "W"]),
+            np.require(rows.direction_weights, np.float64, ["C", "A", "W"]),
             ERROR_FUNCTION,
             query.clip_norm,
             *self.label_range,

@@ -170,7 +170,7 @@ class NoiseStream:
             Scale of the noise: its standard deviation for Gaussian noise.
         """
         kernel = ROUND_TO_GRID.get() if isinstance(scale, float) else None
-        if kernel is not None and values.flags.c_contiguous:
+        if kernel is not None and values.flags.carray and values.dtype == np.float64:
             return self._add_fused(kernel, values, scale)
         grid = compute_grid(scale)
         multiples = np.fmin(np.fmax(values * (1 / grid), -LARGEST_MULTIPLE), LARGEST_MULTIPLE)

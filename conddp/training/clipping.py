@@ -54,8 +54,8 @@ class Workspace:
         """
         if norms is not inputs.row_norms:
             return clip_norm[:, None] / norms
-        if not (self._limits and self._limits[0] is clip_norm and self._limits[1] is norms):
-            self._limits[:] = clip_norm, norms, clip_norm[:, None] / norms
+        if not (self._limits and self._limits[1] is norms and bool((self._limits[0] == clip_norm).all())):
+            self._limits[:] = clip_norm + 0.0, norms, clip_norm[:, None] / norms  # a copy: it may change in place
         return self._limits[2]
 
 
@@ -178,8 +178,11 @@ def fuse_clipped_sum(
     parameters = workspace.parameters
     if not isinstance(parameters, np.ndarray) or parameters.dtype != np.float64 or len(parameters) != 1:
         return None
-    if (loss or SQUARED) != SQUARED or not parameters.flags.c_contiguous:
+    if (loss or SQUARED) != SQUARED or not parameters.flags.carray:
         return None
+    if "fuse" not in vars(type(workspace.head)):  # a subclass may compute something else
+        return None
+    label = label[0] if label.ndim == 2 else label
     records = ClippedRecords(
         inputs.public, inputs.private, inputs.row_norms, label, weights, float(clip_norm[0]), SMALLEST_NORM, are_sampled
     )
