@@ -46,4 +46,4 @@ class Shared:
         """Return what is known by this key, which must name everything else that it depends on, or make it now."""
         if key not in self.known:
             self.known[key] = make()
-        return self.known[key]  # type: ignore[no-any-return]
+        return self.known[key]  # type: ignore[no-any-return]  # what was made by this key

@@ -163,7 +163,7 @@ def run_newton(
         try:
             asked = steps.send(answer)  # type: ignore[arg-type]  # the first time, nothing has been asked
         except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+            return end.value  # type: ignore[no-any-return]  # StopIteration does not know its type
         if isinstance(asked, DirectionsQuestion):
             assert add_directions is not None
             answer = add_directions(asked.coefficients)
