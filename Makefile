@@ -54,7 +54,7 @@ bench: $(VENV)/.dev            ## speed beside other software: more than an hour
 	$(BIN)/python benchmarks/speed $(if $(only),--only $(only))
 	$(BIN)/python benchmarks/speed page
 
-bench-quick: $(VENV)/.dev      ## the same on small sizes within three minutes, for a look
+bench-quick: $(VENV)/.dev      ## the same on small sizes, in some minutes, for a look
 	$(BIN)/python benchmarks/speed --quick
 
 clean:

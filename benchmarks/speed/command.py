@@ -1,7 +1,7 @@
 """Command line of the benchmark.
 
 python benchmarks/speed                        # everything: about an hour on two quiet cores
-python benchmarks/speed --quick                # a look within three minutes
+python benchmarks/speed --quick                # a shorter look
 python benchmarks/speed --only steps fits      # some sections
 python benchmarks/speed --resume               # go on after an interruption
 python benchmarks/speed page                   # write docs/speed.md and its figures from the stored results
