@@ -72,7 +72,9 @@ def test_black_box_and_one_run_bounds_are_below_the_claim() -> None:
     assert many.passed and 1.0 < many.lower_bound < 8.0 < many.ceiling
     local = audit_algorithm("laplace", PrivacyBudget(4.0, 1e-6), kind="black-box", num_fits=600)
     assert local.passed and local.lower_bound < local.ceiling < 4.0 and local.claim.delta == 0
-    once = audit_algorithm("one-shot", budget, kind="one-run", num_canaries=200, seed=1)
+    once = audit_algorithm(
+        "one-shot", budget, kind="one-run", num_canaries=200, seed=1
+    )  # with seed 0 all 40 guesses are right
     assert once.passed and once.num_fits == 1
     assert 0.5 < once.lower_bound < once.ceiling < 8.0
 
