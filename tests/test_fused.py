@@ -354,7 +354,7 @@ def test_numba_that_does_not_compile_is_not_used(monkeypatch: pytest.MonkeyPatch
 def test_interpolated_quantiles_are_far_more_accurate_than_their_tolerance() -> None:
     # At both ends of intervals of all sizes, and in between: 63 random bits each, with the sign as the last bit.
     rng = np.random.default_rng(4)
-    edges = (2.0 ** -np.array([1, 2, 5, 9, 16])[:, None] * (1 + np.array([0, 1, 31]) / 32)).ravel()
+    edges = (2.0 ** -np.array([1, 2, 5, 9, 20])[:, None] * (1 + np.array([0, 1, 31]) / 32)).ravel()
     tails = np.concatenate([edges, np.nextafter(edges, 1), rng.uniform(size=20), [1.0, 1 - 2.0**-53, SMALLEST_TAIL]])
     tails = np.clip(tails, SMALLEST_TAIL, 1.0)
     bits = (np.minimum(tails * 2.0**63, 2.0**63 - 1024).astype(np.uint64)) << np.uint64(1)
@@ -367,11 +367,11 @@ def test_interpolated_quantiles_are_far_more_accurate_than_their_tolerance() -> 
     exact = (bits >> np.uint64(1)) * 2.0**-63
     errors = [abs(float(invert(gaussian(), v, t) - mp.mpf(t))) for v, t in zip(exact, found, strict=True)]
     assert max(errors) < gaussian().tolerance / 8
-    for few in (np.uint64(0), np.uint64((1 << 48) - 1)):  # too few bits that are not zero: decided elsewhere
+    for few in (np.uint64(0), np.uint64((1 << 44) - 1)):  # too few bits that are not zero: decided elsewhere
         kernel(np.array([few]), make_quantile_table(), found[:1])
         assert np.isnan(found[0])
-    kernel(np.array([np.uint64(1 << 48), np.uint64(2**64 - 2)]), make_quantile_table(), found[:2])
-    assert found[0] == pytest.approx(4.325, abs=0.001) and found[1] == 0.0
+    kernel(np.array([np.uint64(1 << 44), np.uint64(2**64 - 2)]), make_quantile_table(), found[:2])
+    assert found[0] == pytest.approx(4.90096, abs=1e-4) and found[1] == 0.0
 
 
 @pytest.mark.parametrize("make_shape", [gaussian, laplace])

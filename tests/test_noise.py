@@ -61,6 +61,16 @@ def test_quantiles_are_far_more_accurate_than_their_tolerance(name: str) -> None
 
 
 @pytest.mark.parametrize("name", SHAPES)
+def test_bits_that_are_not_drawn_at_first_move_a_quantile_by_less_than_its_tolerance(name: str) -> None:
+    shape = SHAPES[name]
+    tails = np.exp(np.random.default_rng(3).uniform(math.log(SMALLEST_TAIL), 0, 60))
+    with mp.workprec(200):
+        for t in shape.quantile(np.append(tails, SMALLEST_TAIL)):
+            start, step = mp.mpf(t), mp.mpf(shape.tolerance) / 2
+            assert min(shape.survival(start), 1) - shape.survival(start + step) > mp.ldexp(1, -noise.BITS)
+
+
+@pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("ratio", [0.3, 2.0**20])
 def test_fast_arithmetic_decides_as_multiple_precision_does(name: str, ratio: float) -> None:
     shape = SHAPES[name]

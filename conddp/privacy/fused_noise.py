@@ -1,6 +1,6 @@
 """Kernels for noise on a public grid: the same numbers as :mod:`conddp.privacy.noise`, computed in fewer passes.
 
-The normal quantile is interpolated. Numbers between :math:`2^{-16}` and 1 are divided into 32 intervals between any two
+The normal quantile is interpolated. Numbers between :math:`2^{-20}` and 1 are divided into 32 intervals between any two
 powers of two, and in each of these Q is a polynomial of degree 6 through its values at Chebyshev points. Its error is
 that of these values, below :math:`2^{-48}`. A release does not depend on it, because it is the nearest point of the
 grid to a sum with ideal noise: rounding that an error could change is decided in multiple precision.
@@ -19,11 +19,11 @@ __all__ = ["FILL_NORMALS", "ROUND_TO_GRID", "make_quantile_table"]
 
 Vector = NDArray[np.float64]
 
-POWERS = 16  # of two, from 2**-16 to 1
+POWERS = 20  # of two, from 2**-20 to 1
 STEPS = 5  # bits of the number of intervals between two powers
 DEGREE = 6
 _SHIFT = 52 - STEPS  # the first bits of a float64, up to here, number its interval
-_FIRST = (1023 - POWERS) << STEPS  # of 2**-16
+_FIRST = (1023 - POWERS) << STEPS  # of 2**-20
 _MASK = (1 << _SHIFT) - 1
 _HALF = 2.0 ** (1 - _SHIFT)
 
@@ -51,7 +51,7 @@ def _fill_normals(drawn: Any, table: Any, values: Any) -> None:
     codes = values.view(np.int64)
     for i in range(size):
         code = codes[i]
-        row = table[(code >> _SHIFT) - _FIRST]
+        row = table[np.uint64((code >> _SHIFT) - _FIRST)]  # unsigned: no check for places counted from the end
         x = np.float64(code & _MASK) * _HALF - 1.0
         t = (((((row[0] * x + row[1]) * x + row[2]) * x + row[3]) * x + row[4]) * x + row[5]) * x + row[6]
         t = -t if drawn[i] & np.uint64(1) else t

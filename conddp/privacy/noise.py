@@ -16,7 +16,7 @@ How the nearest multiple is found
     farther from the middle between two integers than the error of Q can be, the nearest integer is certain.
     Otherwise, and if V is below :data:`SMALLEST_TAIL`, the answer is found by comparing V with the survival function at
     the ends of the cell, in multiple-precision arithmetic; more bits of V are drawn until the comparison is decided.
-    This happens once in some ten thousand draws.
+    This happens once in some million draws.
 
     The one assumption is that Q is computed in float64 with an error below the tolerance, which is :math:`2^{-44}` of
     the scale for Gaussian noise. The tests compare it with multiple-precision arithmetic.
@@ -49,7 +49,7 @@ __all__ = [
 Vector = NDArray[np.float64]
 
 GRID_BITS = 20  # the grid is 2**-20 to 2**-21 times the scale of the noise
-SMALLEST_TAIL = 2.0**-16  # below this tail probability, 63 bits may be too few
+SMALLEST_TAIL = 2.0**-20  # below this tail probability, 63 bits may be too few
 LARGEST_MULTIPLE = 2.0**51  # sums are clamped to this multiple of the grid, so that all arithmetic on it is exact
 BITS = 63  # random bits of a tail probability that are drawn at first
 
@@ -83,7 +83,7 @@ def gaussian() -> NoiseShape:
 
 def laplace() -> NoiseShape:
     """Laplace distribution of scale 1."""
-    return NoiseShape(lambda v: -np.log(v), lambda t: _mp().exp(-t), tolerance=2.0**-42)
+    return NoiseShape(lambda v: -np.log(v), lambda t: _mp().exp(-t), tolerance=2.0**-41)
 
 
 def discrete_laplace(scale: float) -> NoiseShape:
@@ -92,7 +92,7 @@ def discrete_laplace(scale: float) -> NoiseShape:
     return NoiseShape(
         lambda v: np.maximum(-np.log(v) - factor, 0.0),
         lambda t: 2 * _mp().exp(-t) / (1 + _mp().exp(-1 / _mp().mpf(scale))),
-        tolerance=2.0**-42,
+        tolerance=2.0**-41,
     )
 
 
@@ -323,7 +323,8 @@ def _signs(bits: NDArray[np.uint64]) -> Vector:
 
 
 def _draw_bits(size: int, rng: np.random.Generator) -> NDArray[np.uint64]:
-    return rng.integers(0, 2**64 - 1, size=size, dtype=np.uint64, endpoint=True)
+    drawn: NDArray[np.uint64] = rng.bit_generator.random_raw(size)
+    return drawn
 
 
 def _extend(first: int, bits: int, rng: np.random.Generator) -> tuple[int, int]:

@@ -418,7 +418,8 @@ class Curator:
     def _check_shape(self, bounded: BoundedSum, noise_std: Any) -> None:
         """Raise unless there is one generator per configuration and rounding is covered."""
         shape, precise = tuple(bounded.value.shape), bounded.value.dtype.itemsize == 8
-        if len(shape) == 1 and (np.ndim(bounded.sensitivity) or np.ndim(noise_std)):
+        are_numbers = type(bounded.sensitivity) is float and type(noise_std) is float
+        if len(shape) == 1 and not are_numbers and (np.ndim(bounded.sensitivity) or np.ndim(noise_std)):
             raise PrivacyError("a vector has one sensitivity and one standard deviation of its noise, got arrays.")
         if len(shape) not in (1, 2) or (shape[0] if len(shape) == 2 else 1) != len(self._generators):
             raise PrivacyError(
@@ -434,12 +435,12 @@ class Curator:
         if value.dtype.itemsize < 8:  # recorded as unprotected, so fast noise is good enough
             noise: Array = np.stack([each.standard_normal(value.shape[-1], np.float32) for each in self._generators])
             noisy = np.asarray(value) + np.reshape(np.asarray(noise_std), (-1, 1)).astype(np.float32) * noise
+        elif len(self._streams) == 1 and type(noise_std) is float:
+            noisy = self._streams[0].add(np.asarray(value).reshape(-1), noise_std)
         else:
             sums = np.asarray(value).reshape(len(self._streams), -1)
-            one = type(noise_std) is float
-            stds = [noise_std] * len(sums) if one else np.broadcast_to(np.asarray(noise_std), len(sums)).tolist()
-            added = [stream.add(row, std) for stream, row, std in zip(self._streams, sums, stds, strict=True)]
-            noisy = added[0] if len(added) == 1 else np.stack(added)
+            stds = np.broadcast_to(np.asarray(noise_std), len(sums)).tolist()
+            noisy = np.stack([each.add(row, std) for each, row, std in zip(self._streams, sums, stds, strict=True)])
         noisy = noisy.reshape(value.shape)
         if isinstance(value, np.ndarray):
             return noisy

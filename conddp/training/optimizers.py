@@ -98,11 +98,10 @@ class Adam:
         first_factor = (1 - self.decay_first) / (1 - self.decay_first**self._steps)
         second_factor = ((1 - self.decay_second) / (1 - self.decay_second**self._steps)) ** 0.5
         floor, factor = self.stabilizer / second_factor, first_factor / second_factor
-        if parameters.shape[0] == 1 and (kernel := ADAM.get()) is not None:
-            arrays = as_contiguous(parameters, gradient, self._first, self._second)
-            if arrays is not None and all(each.dtype == np.float64 for each in arrays):
-                decays = self.decay_first, self.decay_second
-                kernel(*(each[0] for each in arrays), *decays, floor, float(self._rate[0, 0]) * factor)
+        if (kernel := ADAM.get()) is not None:
+            arrays = as_contiguous(parameters, gradient, self._first, self._second, self._rate)
+            if arrays is not None and arrays[0].dtype == arrays[1].dtype == np.float64:  # moments are as parameters
+                kernel(*arrays, self.decay_first, self.decay_second, floor, factor)
                 return
         self._first *= self.decay_first
         self._first += gradient
@@ -121,21 +120,22 @@ def _update_adam(
     gradient: Any,
     first: Any,
     second: Any,
+    rates: Any,
     decay_first: float,
     decay_second: float,
     floor: float,
-    rate: float,
+    factor: float,
 ) -> None:
     """One step of Adam in one pass, with the same operations in the same order as :meth:`Adam.update`."""
-    for i in range(parameters.shape[0]):
-        first[i] = first[i] * decay_first + gradient[i]
-        second[i] = second[i] * decay_second + gradient[i] * gradient[i]
-        parameters[i] -= 1.0 / (np.sqrt(second[i]) + floor) * first[i] * rate
+    for k in range(parameters.shape[0]):
+        rate = rates[k, 0] * factor
+        for i in range(parameters.shape[1]):
+            first[k, i] = first[k, i] * decay_first + gradient[k, i]
+            second[k, i] = second[k, i] * decay_second + gradient[k, i] * gradient[k, i]
+            parameters[k, i] -= 1.0 / (np.sqrt(second[k, i]) + floor) * first[k, i] * rate
 
 
-ADAM = Kernel(
-    _update_adam, ["void(float64[::1], float64[::1], float64[::1], float64[::1], float64, float64, float64, float64)"]
-)
+ADAM = Kernel(_update_adam, [f"void({'float64[:, ::1], ' * 5}float64, float64, float64, float64)"])
 
 
 def make_optimizer(name: OptimizerName, learning_rate: Any) -> Optimizer:
