@@ -1,25 +1,30 @@
 """Sums of clipped gradients by compiled kernels, for the heads that have them (``fused_linear``, ``fused_network``)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from conddp._fused import Kernel
 from conddp.features.scaled_rows import ScaledRows
 from conddp.heads.fused_linear import SUM_COLUMNS, SUM_FEW_COLUMNS, SUM_ROWS, SUM_SPARSE
-from conddp.heads.fused_network import ADD_BLOCK, CLIP_BLOCK, RUN_BLOCK, make_buffers
+from conddp.heads.fused_network import CLIP_BLOCK, GATHER, make_buffers
 
 __all__ = ["ClippedRecords", "FusedSum", "fuse_linear", "fuse_network"]
 
 Vector = NDArray[np.float64]
+Rows = NDArray[np.float64 | np.float32]
 Positions = NDArray[np.int64]
 
-COLUMNS_AT_ONCE = 512  # records of a block of a linear head
-RECORDS_AT_ONCE = 128  # records of a block of a network
+FEW_COLUMNS = 8  # for which there is a kernel of its own
+COLUMNS_AT_ONCE = 256  # records of a block of a linear head
+RECORDS_AT_ONCE = 256  # records of a block of a network
 WIDEST = 64  # layer for which the kernel is faster than products by BLAS
-LARGEST_COPY = 1 << 28  # bytes of rows that are copied to have public and private columns side by side
+LARGEST_COPY = 1 << 28  # bytes of rows that are copied into another order or type
+ROUNDED_FROM = 1 << 20  # bytes of rows from which on a cache holds them in float32 only, if at all
+LARGEST_ERROR = 1e-6  # of a rounded column, relative to the range of its values
 NONE: Vector = np.empty(0)
 
 
@@ -71,48 +76,74 @@ class ClippedRecords:
             return False
         return all(each.flags.behaved for each in [*arrays, *places])  # kernels refuse arrays that are read-only
 
-    def join_rows(self) -> Vector | None:
-        """Return public and private columns side by side, by record for samples; None if the copy would be large."""
-        if self.private is None:
+    def round_rows(self) -> "ClippedRecords":
+        """Return these records with rows in float32, of which more fit into the cache, if they are many.
+
+        Privacy
+            The rounded rows are the rows from here on: gradients are those of a model on rounded columns, and the
+            norms by which they are clipped are those of the rounded rows, computed in float64. So is every sum. The
+            sensitivity holds for all rows, these included. Whether to round depends on public columns alone. Records
+            with private columns keep their rows.
+        """
+        if self.private is not None or self.public.nbytes < ROUNDED_FROM or self.public.nbytes // 2 > LARGEST_COPY:
+            return self
+        rounded = self.public.astype(np.float32)
+        norms = np.empty(len(rounded))
+        errors = np.zeros(rounded.shape[1])
+        for start in range(0, len(rounded), RECORDS_AT_ONCE):
+            span = slice(start, start + RECORDS_AT_ONCE)
+            exact = rounded[span].astype(np.float64)
+            np.sqrt(np.einsum("ij,ij->i", exact, exact), out=norms[span])
+            exact -= self.public[span]
+            np.maximum(errors, np.abs(exact, out=exact).max(axis=0), out=errors)
+        ranges = np.ptp(self.public, axis=0)
+        if not ((errors <= LARGEST_ERROR * ranges) | (ranges == 0)).all():
+            return self
+        return replace(self, public=rounded, row_norms=np.maximum(norms, self.smallest_norm))
+
+    def join_rows(self) -> Rows | None:
+        """Return public and private columns side by side, by record for samples; None if a copy would be large."""
+        order: Literal["C", "F"] = "C" if self.are_sampled else "F"
+        if self.private is None and (not self.are_sampled or self.public.flags.c_contiguous):
             return np.asarray(self.public)
-        if len(self.label) * (self.public.shape[1] + self.private.shape[1]) * 8 > LARGEST_COPY:
+        columns = self.public.shape[1] + (0 if self.private is None else self.private.shape[1])
+        if len(self.label) * columns * 8 > LARGEST_COPY:
             return None
-        return np.asarray(np.hstack([self.public, self.private]), order="C" if self.are_sampled else "F")
+        return np.asarray(self.public if self.private is None else np.hstack([self.public, self.private]), order=order)
 
 
 def fuse_linear(parameters: Vector, out: Vector, records: ClippedRecords) -> FusedSum | None:
     """Make the sum for a linear head, whose parameters are one vector; None if there is no kernel for the records."""
     if not records.are_plain:
         return None
-    everyone = np.arange(len(records.label))
+    is_sparse = isinstance(records.public, ScaledRows)
+    if is_sparse and records.private is not None:
+        return None
+    if not is_sparse and records.public.shape[1] > FEW_COLUMNS:
+        records = records.round_rows()
     label = np.ascontiguousarray(records.label)
     limits = np.ascontiguousarray(records.clip_norm / records.row_norms)
     weights = NONE if records.weights is None else np.ascontiguousarray(records.weights)
-    if isinstance(records.public, ScaledRows):
-        kernel = None if records.private is not None else SUM_SPARSE.get()
-        if kernel is None:
-            return None
+    known, everyone = (label, limits, weights, parameters), np.arange(len(label))
+    if is_sparse:
         stored = records.public.columns.data, records.public.columns.indices, records.public.columns.indptr
         constant = np.nan if records.public.constant is None else records.public.constant
-        known, lanes = (label, limits, weights, parameters), np.empty((2, len(parameters)))
-        return lambda positions: kernel(
-            *stored, constant, everyone if positions is None else positions, *known, lanes, out
-        )
+        return _bind(SUM_SPARSE, (*stored, constant), everyone, (*known, np.empty((2, len(parameters))), out))
     rows = records.join_rows()
     if rows is None:
         return None
-    are_few = 1 <= rows.shape[1] <= 8
+    if records.are_sampled or not rows.flags.f_contiguous:
+        return _bind(SUM_ROWS, (rows,), everyone, (*known, np.empty(4), out)) if rows.flags.c_contiguous else None
+    are_few = 1 <= rows.shape[1] <= FEW_COLUMNS
     kernel = (SUM_FEW_COLUMNS if are_few else SUM_COLUMNS).get()
-    if kernel is not None and rows.flags.f_contiguous and not records.are_sampled:
-        buffer = np.empty(8 if are_few else COLUMNS_AT_ONCE)
-        return lambda positions: kernel(rows.T, label, limits, weights, parameters, buffer, out)
-    kernel = SUM_ROWS.get()
-    if kernel is None or not rows.flags.c_contiguous:
-        return None
-    few = np.empty(4)
-    return lambda positions: kernel(
-        rows, everyone if positions is None else positions, label, limits, weights, parameters, few, out
-    )
+    settings = (rows.T, *known, np.empty(FEW_COLUMNS if are_few else COLUMNS_AT_ONCE), out)
+    return None if kernel is None else lambda positions: kernel(*settings)
+
+
+def _bind(kernel: Kernel, rows: tuple[Any, ...], everyone: Positions, known: tuple[Any, ...]) -> FusedSum | None:
+    """Make a sum over the records at given positions, by a kernel that takes rows, positions and all else."""
+    run = kernel.get()
+    return None if run is None else lambda positions: run(*rows, everyone if positions is None else positions, *known)
 
 
 def fuse_network(
@@ -131,43 +162,46 @@ def fuse_network(
     is_activated : bool
         Whether ReLU follows the first layer.
     """
-    kernels = [each.get() for each in (RUN_BLOCK, CLIP_BLOCK, ADD_BLOCK)]
-    if None in kernels or max(widths) > WIDEST or not records.are_plain or isinstance(records.public, ScaledRows):
+    gather, clip = GATHER.get(), CLIP_BLOCK.get()
+    if gather is None or clip is None or max(widths) > WIDEST:
         return None
+    if not records.are_plain or isinstance(records.public, ScaledRows):
+        return None
+    records = records.round_rows() if records.are_sampled else records
     rows = records.join_rows()
-    if rows is None or not (rows.flags.c_contiguous or rows.flags.f_contiguous):
+    if rows is None:
         return None
-    return _NetworkSum(parameters, out, rows, records, np.array(widths, dtype=np.int64), is_activated, kernels)
+    return _NetworkSum(parameters, out, rows, records, np.array(widths, dtype=np.int64), is_activated, gather, clip)
 
 
 class _NetworkSum:
-    """Takes blocks of records through three kernels."""
+    """Takes blocks of records from the rows to the sum, with buffers that are reused."""
 
     def __init__(
         self,
         parameters: Vector,
         out: Vector,
-        rows: Vector,
+        rows: Rows,
         records: ClippedRecords,
         widths: NDArray[np.int64],
         is_activated: bool,
-        kernels: Sequence[Any],
+        gather: Callable[..., None],
+        clip: Callable[..., None],
     ) -> None:
-        self._run, self._clip, self._add = kernels
-        self._parameters, self._out = parameters, out
-        by_column = not rows.flags.c_contiguous
-        self._rows = (rows.T if by_column else rows, by_column)
-        self._net = (widths, is_activated, parameters)
+        self._gather, self._clip = gather, clip
+        self._parameters, self._out, self._rows = parameters, out, rows
+        width, d_public, d = int(widths[0]), records.public.shape[1], rows.shape[1]
         weights = NONE if records.weights is None else np.ascontiguousarray(records.weights)
-        self._records = (np.ascontiguousarray(records.label), records.row_norms**2, weights)
-        self._limits = (records.clip_norm, records.smallest_norm)
-        self._buffers = make_buffers(rows.shape[1], widths.tolist(), RECORDS_AT_ONCE)
+        known = np.ascontiguousarray(records.label), records.row_norms**2, weights
+        limits = records.clip_norm, records.smallest_norm
+        self._buffers = make_buffers(d, widths.tolist(), RECORDS_AT_ONCE)
+        self._settings = (*known, *limits, widths, is_activated, width * d, parameters, *self._buffers[2:], out)
         self._everyone = np.arange(len(records.label))
         # The weights of public and of private columns are two blocks, each of shape (width, columns).
-        width, d_public, d = int(widths[0]), records.public.shape[1], rows.shape[1]
         self._has_two = d > d_public
         self._spans = (slice(0, width * d_public), slice(width * d_public, width * d))
         self._columns = (slice(0, d_public), slice(d_public, d))
+        self._added = np.empty((width, d))
         if self._has_two:
             self._first, self._sums = np.empty((width, d)), np.empty((width, d))
         else:
@@ -175,18 +209,24 @@ class _NetworkSum:
 
     def __call__(self, positions: Positions | None) -> None:
         chosen = self._everyone if positions is None else positions
-        gathered, outputs, deltas, lines = self._buffers
-        widths = self._net[0]
+        gathered, entering, _, deltas, _ = self._buffers
+        width = len(self._first)
         self._out[:] = 0.0
         if self._has_two:
             self._sums[:] = 0.0
             for span, columns in zip(self._spans, self._columns, strict=True):
-                self._first[:, columns] = self._parameters[span].reshape(len(self._first), -1)
+                self._first[:, columns] = self._parameters[span].reshape(width, -1)
         for start in range(0, len(chosen), RECORDS_AT_ONCE):
             block = chosen[start : start + RECORDS_AT_ONCE]
-            self._run(*self._rows, block, *self._net, self._first, gathered, outputs)
-            self._clip(block, *self._records, *self._limits, *self._net, outputs, deltas, lines)
-            self._add(len(block), widths, gathered, outputs, deltas, lines, self._sums, self._out)
+            m = len(block)
+            rows = self._rows[start : start + m] if positions is None else gathered[:m]
+            if positions is not None:
+                self._gather(self._rows, block, gathered)
+            np.matmul(rows, self._first.T, out=entering[:m])
+            self._clip(entering, block, *self._settings)
+            np.matmul(deltas[:width, :m], rows, out=self._added if start else self._sums)
+            if start:
+                self._sums += self._added
         if self._has_two:
             for span, columns in zip(self._spans, self._columns, strict=True):
                 self._out[span] = self._sums[:, columns].reshape(-1)

@@ -1,9 +1,9 @@
 r"""Kernels for sums of clipped gradients of linear heads: predictions, clipping and sums in one pass over the records.
 
 They compute what :func:`conddp.training.clipping.compute_clipped_sum` computes with ``forward`` and ``vjp`` of a head,
-for one configuration, NumPy arrays in float64 and the squared loss. Records are taken in blocks that fit into the
-processor cache, so that a row is read from memory once. A sample is given by the positions of its records, whose rows
-need not be gathered first.
+for one configuration, NumPy arrays and the squared loss. Rows may be in float32; all arithmetic is in float64. Records
+are taken in blocks that fit into the processor cache, so that a row is read from memory once. A sample is given by the
+positions of its records, whose rows need not be gathered first.
 
 Rounding
     Sums are in float64. Within a block, records are added up by lanes of the processor, and blocks one after another.
@@ -183,29 +183,28 @@ def _sum_sparse(
         out[size - 1] = constant * total
 
 
+_LINE = "float64[::1]"
 SUM_COLUMNS = Kernel(
     _sum_columns,
-    ["void(float64[:, ::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1])"],
+    [f"void({kind}[:, ::1], {_LINE}, {_LINE}, {_LINE}, {_LINE}, {_LINE}, {_LINE})" for kind in ("float64", "float32")],
     any_order=True,
 )
 SUM_FEW_COLUMNS = Kernel(
-    _sum_few_columns,
-    ["void(float64[:, ::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1])"],
-    any_order=True,
+    _sum_few_columns, [f"void(float64[:, ::1], {_LINE}, {_LINE}, {_LINE}, {_LINE}, {_LINE}, {_LINE})"], any_order=True
 )
 SUM_ROWS = Kernel(
     _sum_rows,
     [
-        "void(float64[:, ::1], int64[::1], float64[::1], float64[::1], float64[::1], float64[::1], float64[::1], "
-        "float64[::1])"
+        f"void({kind}[:, ::1], int64[::1], {_LINE}, {_LINE}, {_LINE}, {_LINE}, {_LINE}, {_LINE})"
+        for kind in ("float64", "float32")
     ],
     any_order=True,
 )
 SUM_SPARSE = Kernel(
     _sum_sparse,
     [
-        f"void(float64[::1], {kind}[::1], {kind}[::1], float64, int64[::1], float64[::1], float64[::1], float64[::1], "
-        "float64[::1], float64[:, ::1], float64[::1])"
+        f"void({_LINE}, {kind}[::1], {kind}[::1], float64, int64[::1], {_LINE}, {_LINE}, {_LINE}, {_LINE}, "
+        f"float64[:, ::1], {_LINE})"
         for kind in ("int32", "int64")
     ],
     any_order=True,

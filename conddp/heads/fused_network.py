@@ -1,30 +1,11 @@
 r"""Kernels for sums of clipped gradients of perceptrons with narrow layers and ReLU.
 
-A block of records goes through three kernels, which keep outputs and derivatives of all layers in buffers that fit into
-the processor cache. They compute what ``forward`` and ``vjp`` of :class:`~conddp.heads.mlp.MLP` compute for one
-configuration in float64. Widths are small, so that products with BLAS, and calls from Python, would take longer.
+They compute what ``forward`` and ``vjp`` of :class:`~conddp.heads.mlp.MLP` compute for one configuration in float64.
+The products with the rows, of a block of records at a time, are those of BLAS. All that lies between them is one
+kernel, which keeps outputs and derivatives of all layers in buffers that fit into the processor cache.
 
 Rounding
     Sums are in float64 and in any order, which :func:`conddp.privacy.release.bound_rounding` covers.
-
-Arguments of all kernels
-    widths
-        Widths of the layers below the output.
-    is_activated
-        Whether ReLU follows the first of these layers.
-    parameters, out
-        Parameters, and the sum of gradients that is added to, shape (P,).
-    first, sums
-        Weights of the first layer, and the sum of their gradients that is added to, shape (width, d).
-    positions
-        Positions of the m records of the block among all records.
-    gathered
-        Their rows, shape (size, d), with a size of at least m that is a multiple of four.
-    outputs, deltas
-        Outputs of all layers below the output one after another, and derivatives of the prediction with respect to what
-        enters them, shape (sum of widths, size).
-    lines
-        Squared norms of gradients, clamped residuals, and two lines for other uses, shape (4, size).
 """
 
 from collections.abc import Sequence
@@ -35,71 +16,19 @@ from numpy.typing import NDArray
 
 from conddp._fused import Kernel
 
-__all__ = ["ADD_BLOCK", "CLIP_BLOCK", "RUN_BLOCK", "make_buffers"]
+__all__ = ["CLIP_BLOCK", "GATHER", "make_buffers"]
 
 
-def _run_block(
-    rows: Any,
-    by_column: bool,
-    positions: Any,
-    widths: Any,
-    is_activated: bool,
-    parameters: Any,
-    first: Any,
-    gathered: Any,
-    outputs: Any,
-) -> None:
-    """Gather rows, of shape (n, d), or (d, n) if ``by_column``, and compute the outputs of all layers."""
-    m, d, last = positions.shape[0], gathered.shape[1], widths.shape[0]
-    for i in range(m):
-        where = positions[i]
-        line = gathered[i]
-        if by_column:
-            for j in range(d):
-                line[j] = rows[j, where]
-        else:
-            row = rows[where]
-            for j in range(d):
-                line[j] = row[j]
-    for i in range(m, (m + 3) // 4 * 4):  # up to three records of zeros, which contribute nothing
-        for j in range(d):
-            gathered[i, j] = 0.0
-    # The first layer, four records at once.
-    for i in range(0, m, 4):
-        a, b, c, e = gathered[i], gathered[i + 1], gathered[i + 2], gathered[i + 3]
-        for h in range(widths[0]):
-            given = first[h]
-            p, q, r, s = 0.0, 0.0, 0.0, 0.0
-            for j in range(d):
-                p += given[j] * a[j]
-                q += given[j] * b[j]
-                r += given[j] * c[j]
-                s += given[j] * e[j]
-            outputs[h, i], outputs[h, i + 1], outputs[h, i + 2], outputs[h, i + 3] = p, q, r, s
-    if is_activated:
-        for h in range(widths[0]):
-            line = outputs[h]
-            for i in range(m):
-                line[i] = 0.0 if line[i] < 0.0 else line[i]  # NaN stays NaN
-    # Further layers.
-    low, high, place = 0, widths[0], widths[0] * d
-    for layer in range(1, last):
-        w = widths[layer]
-        below = high - low
-        for h in range(w):
-            line, bias = outputs[high + h], parameters[place + w * below + h]
-            for i in range(m):
-                line[i] = bias
-            for j in range(below):
-                slope, entering = parameters[place + h * below + j], outputs[low + j]
-                for i in range(m):
-                    line[i] += slope * entering[i]
-            for i in range(m):
-                line[i] = 0.0 if line[i] < 0.0 else line[i]
-        low, high, place = high, high + w, place + w * (below + 1)
+def _gather(rows: Any, positions: Any, out: Any) -> None:
+    """Copy the rows at these positions."""
+    for i in range(positions.shape[0]):
+        row, line = rows[positions[i]], out[i]
+        for j in range(rows.shape[1]):
+            line[j] = row[j]
 
 
 def _clip_block(
+    entering: Any,
     positions: Any,
     label: Any,
     squared_norms: Any,
@@ -108,16 +37,59 @@ def _clip_block(
     smallest: float,
     widths: Any,
     is_activated: bool,
+    first: int,
     parameters: Any,
     outputs: Any,
     deltas: Any,
     lines: Any,
+    out: Any,
 ) -> None:
-    """Compute derivatives, norms of gradients, and clamped residuals with the opposite sign.
+    """Take a block of records from the products with the first weights to the clipped derivatives with respect to them.
 
-    ``squared_norms`` are those of all rows. Norms are at least ``smallest``.
+    Parameters
+    ----------
+    entering : array of shape (m, width)
+        Products of the rows with the weights of the first layer.
+    positions : array of shape (m,)
+        Positions of the records among all records.
+    label, squared_norms, weights : arrays of shape (n,)
+        Labels, squared norms of the rows and weights of all records. There may be no weights.
+    clip_norm, smallest : float
+        Maximum norm of a gradient, and lower bound on norms by which it is divided.
+    widths : array
+        Widths of the layers below the output.
+    is_activated : bool
+        Whether ReLU follows the first of these layers.
+    first : int
+        Number of weights of the first layer.
+    parameters, out : arrays of shape (P,)
+        Parameters, and the sum of gradients. That of all parameters but the first weights is added to.
+    outputs, deltas : arrays of shape (sum of widths, size)
+        Outputs of all layers below the output one after another, and derivatives of the prediction with respect to what
+        enters them. Those of the first layer are multiplied by the clamped residuals, and are the result.
+    lines : array of shape (4, size)
+        Squared norms of gradients, clamped residuals, and two lines for other uses.
     """
     m, last, total = positions.shape[0], widths.shape[0], outputs.shape[0]
+    for i in range(m):
+        for h in range(widths[0]):
+            value = entering[i, h]
+            outputs[h, i] = 0.0 if is_activated and value < 0.0 else value  # NaN stays NaN
+    low, high, place = 0, widths[0], first
+    for layer in range(1, last):
+        w = widths[layer]
+        below = high - low
+        for h in range(w):
+            line, bias = outputs[high + h], parameters[place + w * below + h]
+            for i in range(m):
+                line[i] = bias
+            for j in range(below):
+                slope, given = parameters[place + h * below + j], outputs[low + j]
+                for i in range(m):
+                    line[i] += slope * given[i]
+            for i in range(m):
+                line[i] = 0.0 if line[i] < 0.0 else line[i]
+        low, high, place = high, high + w, place + w * (below + 1)
     squares, factors, lengths, norms = lines[0], lines[1], lines[2], lines[3]
     low, high, place = total - widths[last - 1], total, parameters.shape[0] - widths[last - 1] - 1
     # Predictions, and the derivatives of the prediction from the last layer down, with squared norms.
@@ -179,27 +151,12 @@ def _clip_block(
         residual = -limit if residual < -limit else residual
         residual = residual if residual == residual else 0.0
         factors[i] = residual * weights[where] if weights.shape[0] else residual
-
-
-def _add_block(m: int, widths: Any, gathered: Any, outputs: Any, deltas: Any, lines: Any, sums: Any, out: Any) -> None:
-    """Add the sums of clamped residuals times gradients of the prediction."""
-    last, d = widths.shape[0], gathered.shape[1]
-    factors, lengths = lines[1], lines[2]
     # Sums, layer by layer.
     for h in range(widths[0]):
         delta = deltas[h]
         for i in range(m):
             delta[i] *= factors[i]
-        for i in range(m, (m + 3) // 4 * 4):
-            delta[i] = 0.0
-    for i in range(0, m, 4):
-        a, b, c, e = gathered[i], gathered[i + 1], gathered[i + 2], gathered[i + 3]
-        for h in range(widths[0]):
-            p, q, r, s = deltas[h, i], deltas[h, i + 1], deltas[h, i + 2], deltas[h, i + 3]
-            line = sums[h]
-            for j in range(d):
-                line[j] += (p * a[j] + q * b[j]) + (r * c[j] + s * e[j])
-    low, high, place = 0, widths[0], widths[0] * d
+    low, high, place = 0, widths[0], first
     for layer in range(1, last + 1):
         w = widths[layer] if layer < last else 1
         below = high - low
@@ -216,35 +173,26 @@ def _add_block(m: int, widths: Any, gathered: Any, outputs: Any, deltas: Any, li
                 biased += moves[i]
             out[place + w * below + h] += biased
             for j in range(below):
-                entering, summed = outputs[low + j], 0.0
+                given, summed = outputs[low + j], 0.0
                 for i in range(m):
-                    summed += moves[i] * entering[i]
+                    summed += moves[i] * given[i]
                 out[place + h * below + j] += summed
         low, high, place = high, high + w, place + w * (below + 1)
 
 
 def make_buffers(num_columns: int, widths: Sequence[int], size: int) -> list[NDArray[np.float64]]:
-    """Make buffers for blocks of up to ``size`` records, a multiple of four: rows, outputs, deltas and lines."""
+    """Make buffers for blocks of up to ``size`` records: rows, what enters the first layer, outputs, deltas, lines."""
     total = (sum(widths), size)
-    return [np.zeros(shape) for shape in ((size, num_columns), total, total, (4, size))]
+    return [np.zeros(shape) for shape in ((size, num_columns), (size, widths[0]), total, total, (4, size))]
 
 
 _LINES, _LINE = "float64[:, ::1]", "float64[::1]"
-RUN_BLOCK = Kernel(
-    _run_block,
-    [f"void({_LINES}, boolean, int64[::1], int64[::1], boolean, {_LINE}, {_LINES}, {_LINES}, {_LINES})"],
-    any_order=True,
-)
+GATHER = Kernel(_gather, [f"void({kind}[:, ::1], int64[::1], {_LINES})" for kind in ("float64", "float32")])
 CLIP_BLOCK = Kernel(
     _clip_block,
     [
-        f"void(int64[::1], {_LINE}, {_LINE}, {_LINE}, float64, float64, int64[::1], boolean, {_LINE}, {_LINES}, "
-        f"{_LINES}, {_LINES})"
+        f"void({_LINES}, int64[::1], {_LINE}, {_LINE}, {_LINE}, float64, float64, int64[::1], boolean, int64, {_LINE}, "
+        f"{_LINES}, {_LINES}, {_LINES}, {_LINE})"
     ],
-    any_order=True,
-)
-ADD_BLOCK = Kernel(
-    _add_block,
-    [f"void(int64, int64[::1], {_LINES}, {_LINES}, {_LINES}, {_LINES}, {_LINES}, {_LINE})"],
     any_order=True,
 )
