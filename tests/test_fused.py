@@ -19,7 +19,9 @@ from scipy.sparse import random_array
 from conddp import _fused
 from conddp.features.row_weights import RowWeights
 from conddp.features.scaled_rows import ScaledRows
+from conddp.heads import fused as fused_module
 from conddp.heads.embeddings import Embeddings
+from conddp.heads.fused import ClippedRecords
 from conddp.heads.head import Head, Inputs
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
@@ -201,6 +203,47 @@ def test_rounding_errors_of_sums_are_within_their_bound(rng: np.random.Generator
         error += float(exact + Fraction(found[j])) ** 2
     assert 0 < error**0.5 <= n * (n + 1) / 2 * 2.0**-53
     assert 2 * error**0.5 <= Neighbouring.REPLACE.sensitivity(1.0) * (bound_rounding(n) - 1e-9)
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize("head", HEADS.values(), ids=list(HEADS))
+def test_rounded_rows_are_the_rows_that_are_clipped(
+    rng: np.random.Generator, head: Head, sampled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fused_module, "ROUNDED_FROM", 0)
+    # Norms of rows that rounding makes longer would leave a gradient longer than the clip norm by some 1e-8.
+    public, label = np.asfortranarray(rng.normal(size=(40, 11))), rng.normal(size=40)
+    rounded = public.astype(np.float32).astype(np.float64)
+    assert np.abs(np.linalg.norm(rounded, axis=1) / np.linalg.norm(public, axis=1) - 1).max() > 5e-9
+    parameters = 0.3 * rng.normal(size=(1, head.layout(11, 0).size))
+    for i in range(40):
+        one = fused_sum(
+            head, parameters, public[[i]], None, np.array([1e6]), positions=np.arange(1) if sampled else None
+        )
+        assert np.linalg.norm(one) == pytest.approx(1.0, abs=1e-9)
+    workspace = Workspace.of(head, head.layout(11, 0), parameters)
+    found = fused_sum(head, parameters, public, None, label, positions=np.arange(40) if sampled else None)
+    is_rounded = sampled or isinstance(head, Linear)
+    expected = compute_clipped_sum(workspace, Inputs.of(rounded if is_rounded else public), label, clip_norm=np.ones(1))
+    np.testing.assert_allclose(found, expected[0], rtol=1e-11, atol=1e-12)
+
+
+def test_rows_are_rounded_only_if_little_is_lost_and_all_columns_are_public(rng: np.random.Generator) -> None:
+    n = 20_000
+    public = np.hstack([rng.normal(size=(n, 9)), np.full((n, 1), 0.1)])
+
+    def round_rows(public: Any, private: Any = None) -> Any:
+        inputs = Inputs.of(public, private)
+        records = ClippedRecords(public, private, inputs.row_norms, np.zeros(n), None, 1.0, 1e-9, False)
+        return records.round_rows().public.dtype
+
+    assert round_rows(public) == np.float32
+    assert round_rows(public, rng.normal(size=(n, 1))) == np.float64
+    assert round_rows(public[:, :3]) == np.float64  # few
+    far, small, large = public.copy(), public.copy(), public.copy()
+    far[:, 2], small[:, 2], large[:, 2] = 1e9 + rng.integers(0, 2, size=n), 1e-44 * public[:, 2], 1e39 * public[:, 2]
+    assert [round_rows(each) for each in (far, small, large)] == [np.float64] * 3
 
 
 @pytest.mark.usefixtures("kernels")

@@ -108,17 +108,27 @@ def take_turns(
     """
     steps: dict[str, int] = {}
     for name, contestant in contestants.items():
-        per_step = contestant.time(1).wall * contestant.parts if contestant.num_steps is None else 1.0
-        if contestant.num_steps is None and per_step < seconds / 10:  # a single step is mostly set-up
-            few = max(2, min(MOST_STEPS, round(seconds / 10 / per_step)))
-            per_step = contestant.time(few).wall * contestant.parts
-        chosen = max(1, min(MOST_STEPS, round(seconds / per_step)))
-        steps[name] = contestant.num_steps or chosen
+        steps[name] = contestant.num_steps or _choose_steps(contestant, seconds)
     taken: dict[str, list[Timing]] = {name: [] for name in contestants}
     for _ in range(turns):
         for name, contestant in contestants.items():
             taken[name].append(contestant.time(steps[name]))
     return [_summarize(name, taken[name], taken[base], steps[name]) for name in contestants]
+
+
+def _choose_steps(contestant: Contestant, seconds: float) -> int:
+    """Number of steps that take so long, counted without the set-up of a run."""
+    first = contestant.time(1).wall * contestant.parts
+    if first > 10 * seconds:
+        return 1
+    tried = 10
+    while True:  # a few steps may be mostly set-up
+        taken = contestant.time(tried).wall * contestant.parts * tried
+        per_step = max(taken - first, taken / 100) / (tried - 1)
+        chosen = max(1, min(MOST_STEPS, round(seconds / per_step)))
+        if chosen <= 10 * tried:
+            return chosen
+        tried *= 10
 
 
 def _summarize(name: str, own: list[Timing], base: list[Timing], num_steps: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -25,6 +26,8 @@ WIDEST = 64  # layer for which the kernel is faster than products by BLAS
 LARGEST_COPY = 1 << 28  # bytes of rows that are copied into another order or type
 ROUNDED_FROM = 1 << 20  # bytes of rows from which on a cache holds them in float32 only, if at all
 LARGEST_ERROR = 1e-6  # of a rounded column, relative to the range of its values
+LARGEST_ENTRY = 1e37  # of a row in float32
+ROWS_AT_ONCE = 1024  # of which norms are computed
 NONE: Vector = np.empty(0)
 
 
@@ -87,18 +90,16 @@ class ClippedRecords:
         """
         if self.private is not None or self.public.nbytes < ROUNDED_FROM or self.public.nbytes // 2 > LARGEST_COPY:
             return self
+        low, high = self.public.min(axis=0), self.public.max(axis=0)
+        largest = np.maximum(-low, high)
+        errors = largest * 2.0**-24 + 2.0**-150  # of rounding to nearest
+        if largest.max() > LARGEST_ENTRY or not ((errors <= LARGEST_ERROR * (high - low)) | (low == high)).all():
+            return self
         rounded = self.public.astype(np.float32)
         norms = np.empty(len(rounded))
-        errors = np.zeros(rounded.shape[1])
-        for start in range(0, len(rounded), RECORDS_AT_ONCE):
-            span = slice(start, start + RECORDS_AT_ONCE)
-            exact = rounded[span].astype(np.float64)
-            np.sqrt(np.einsum("ij,ij->i", exact, exact), out=norms[span])
-            exact -= self.public[span]
-            np.maximum(errors, np.abs(exact, out=exact).max(axis=0), out=errors)
-        ranges = np.ptp(self.public, axis=0)
-        if not ((errors <= LARGEST_ERROR * ranges) | (ranges == 0)).all():
-            return self
+        for start in range(0, len(rounded), ROWS_AT_ONCE):
+            exact = rounded[start : start + ROWS_AT_ONCE].astype(np.float64)
+            np.sqrt(np.einsum("ij,ij->i", exact, exact), out=norms[start : start + ROWS_AT_ONCE])
         return replace(self, public=rounded, row_norms=np.maximum(norms, self.smallest_norm))
 
     def join_rows(self) -> Rows | None:
@@ -199,30 +200,27 @@ class _NetworkSum:
         self._everyone = np.arange(len(records.label))
         # The weights of public and of private columns are two blocks, each of shape (width, columns).
         self._has_two = d > d_public
-        self._spans = (slice(0, width * d_public), slice(width * d_public, width * d))
-        self._columns = (slice(0, d_public), slice(d_public, d))
-        self._added = np.empty((width, d))
-        if self._has_two:
-            self._first, self._sums = np.empty((width, d)), np.empty((width, d))
-        else:
-            self._first, self._sums = (each[: width * d].reshape(width, d) for each in (parameters, out))
+        ends = (0, d_public, d) if self._has_two else (0, d)
+        self._columns = [slice(*each) for each in pairwise(ends)]
+        self._spans = [slice(width * each.start, width * each.stop) for each in self._columns]
+        self._turned, self._added = np.empty((d, width)), np.empty((width, d))
+        self._sums = np.empty((width, d)) if self._has_two else out[: width * d].reshape(width, d)
 
     def __call__(self, positions: Positions | None) -> None:
         chosen = self._everyone if positions is None else positions
         gathered, entering, _, deltas, _ = self._buffers
-        width = len(self._first)
+        width = len(self._sums)
         self._out[:] = 0.0
-        if self._has_two:
-            self._sums[:] = 0.0
-            for span, columns in zip(self._spans, self._columns, strict=True):
-                self._first[:, columns] = self._parameters[span].reshape(width, -1)
+        self._sums[:] = 0.0
+        for span, columns in zip(self._spans, self._columns, strict=True):
+            self._turned[columns] = self._parameters[span].reshape(width, -1).T  # BLAS is faster with it as an array
         for start in range(0, len(chosen), RECORDS_AT_ONCE):
             block = chosen[start : start + RECORDS_AT_ONCE]
             m = len(block)
             rows = self._rows[start : start + m] if positions is None else gathered[:m]
             if positions is not None:
                 self._gather(self._rows, block, gathered)
-            np.matmul(rows, self._first.T, out=entering[:m])
+            np.matmul(rows, self._turned, out=entering[:m])
             self._clip(entering, block, *self._settings)
             np.matmul(deltas[:width, :m], rows, out=self._added if start else self._sums)
             if start:

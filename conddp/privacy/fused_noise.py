@@ -47,13 +47,15 @@ def _fill_normals(drawn: Any, table: Any, values: Any) -> None:
     size = drawn.shape[0]
     for i in range(size):
         bits = drawn[i] >> np.uint64(1)
-        values[i] = max(np.float64(bits) * 2.0**-63, 2.0**-POWERS)
+        values[i] = max(np.float64(np.int64(bits)) * 2.0**-63, 2.0**-POWERS)
     codes = values.view(np.int64)
     for i in range(size):
         code = codes[i]
         row = table[np.uint64((code >> _SHIFT) - _FIRST)]  # unsigned: no check for places counted from the end
         x = np.float64(code & _MASK) * _HALF - 1.0
-        t = (((((row[0] * x + row[1]) * x + row[2]) * x + row[3]) * x + row[4]) * x + row[5]) * x + row[6]
+        square = x * x  # pairs of powers, so that fewer operations wait for one another
+        t = (row[0] * square + (row[1] * x + row[2])) * square + (row[3] * x + row[4])
+        t = t * square + (row[5] * x + row[6])
         t = -t if drawn[i] & np.uint64(1) else t
         values[i] = t if drawn[i] >= np.uint64(1 << (64 - POWERS)) else np.nan
 
@@ -62,8 +64,9 @@ def _round_to_grid(
     sums: Any, noise: Any, grid: float, ratio: float, tolerance: float, largest: float, out: Any, doubtful: Any
 ) -> int:
     """Write the nearest points of the grid to sums plus noise, and the places at which they are doubtful."""
-    count, limit, factor = 0, 0.5 - ratio * tolerance - 2.0**-50, 1 / grid
-    for i in range(sums.shape[0]):
+    size, limit, factor = sums.shape[0], 0.5 - ratio * tolerance - 2.0**-50, 1 / grid
+    clear = 0
+    for i in range(size):
         multiple = sums[i] * factor
         multiple = multiple if multiple > -largest else -largest
         multiple = multiple if multiple < largest else largest
@@ -71,13 +74,20 @@ def _round_to_grid(
         noisy = (multiple - whole) + ratio * noise[i]
         nearest = np.rint(noisy)
         out[i] = (whole + nearest) * grid
-        if not abs(noisy - nearest) < limit:
+        clear += 1 if abs(noisy - nearest) < limit else 0
+    count = 0
+    for i in range(size if clear < size else 0):  # which ones; a list above would keep the loop from being vectorised
+        multiple = sums[i] * factor
+        multiple = multiple if multiple > -largest else -largest
+        multiple = multiple if multiple < largest else largest
+        noisy = (multiple - np.rint(multiple)) + ratio * noise[i]
+        if not abs(noisy - np.rint(noisy)) < limit:
             doubtful[count] = i
             count += 1
     return count
 
 
-FILL_NORMALS = Kernel(_fill_normals, ["void(uint64[::1], float64[:, ::1], float64[::1])"])
+FILL_NORMALS = Kernel(_fill_normals, ["void(uint64[::1], float64[:, ::1], float64[::1])"], any_order=True)
 ROUND_TO_GRID = Kernel(
     _round_to_grid,
     ["int64(float64[::1], float64[::1], float64, float64, float64, float64, float64[::1], int64[::1])"],
