@@ -320,11 +320,11 @@ def test_seeded_fits_are_those_of_numpy(name: str) -> None:
 
 
 @pytest.mark.usefixtures("kernels")
-def test_kernels_are_for_one_configuration_in_float64_and_known_heads_only(rng: np.random.Generator) -> None:
+def test_kernels_are_for_float64_and_known_heads_only(rng: np.random.Generator) -> None:
     head: Head
     for head, K, dtype in (
-        (Linear(), 2, "float64"),
         (Linear(), 1, "float32"),
+        (MLP(hidden=(4,)), 2, "float64"),
         (MLP(hidden=(4,), activation="tanh"), 1, "float64"),
         (MLP(hidden=(200,)), 1, "float64"),
     ):
@@ -332,6 +332,22 @@ def test_kernels_are_for_one_configuration_in_float64_and_known_heads_only(rng: 
         workspace = Workspace.of(head, layout, np.zeros((K, layout.size), dtype=dtype))
         inputs = Inputs.of(rng.normal(size=(5, 3)).astype(dtype))
         assert fuse_clipped_sum(workspace, inputs, np.zeros(5, dtype=dtype), clip_norm=np.ones(K)) is None
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("own_labels", [False, True])
+def test_sums_of_several_configurations_are_those_of_numpy(rng: np.random.Generator, own_labels: bool) -> None:
+    rows, K = np.asfortranarray(rng.normal(size=(300, 5))), 3
+    label, clip_norm = rng.normal(size=(K, 300) if own_labels else 300), np.array([0.1, 1.0, 5.0])
+    workspace = Workspace.of(Linear(), Linear().layout(5, 0), rng.normal(size=(K, 5)))
+    expected = compute_clipped_sum(workspace, Inputs.of(rows), label, clip_norm=clip_norm).copy()
+    fused = fuse_clipped_sum(workspace, Inputs.of(rows), label, clip_norm=clip_norm)
+    assert fused is not None
+    workspace.total[...] = np.nan
+    fused(None)
+    np.testing.assert_allclose(workspace.total, expected, rtol=1e-11, atol=1e-11)
+    wide = Workspace.of(Linear(), Linear().layout(9, 0), np.zeros((K, 9)))  # for which products with BLAS are faster
+    assert fuse_clipped_sum(wide, Inputs.of(rng.normal(size=(300, 9))), label, clip_norm=clip_norm) is None
 
 
 @pytest.mark.usefixtures("kernels")

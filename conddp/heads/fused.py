@@ -56,6 +56,9 @@ class ClippedRecords:
         Maximum norm of the gradient of a record, and lower bound on norms by which it is divided.
     are_sampled : bool
         Whether sums are over samples of the records, not over all of them.
+    num_configurations : int
+        Number of configurations that are trained at once. There are kernels for rows with few columns only: on others,
+        products of BLAS with all configurations are faster.
     """
 
     public: Any
@@ -66,6 +69,7 @@ class ClippedRecords:
     clip_norm: float
     smallest_norm: float
     are_sampled: bool
+    num_configurations: int = 1
 
     @property
     def are_plain(self) -> bool:
@@ -78,6 +82,11 @@ class ClippedRecords:
         if not all(isinstance(each, np.ndarray) and each.dtype == np.float64 for each in arrays):
             return False
         return all(each.flags.behaved for each in [*arrays, *places])  # kernels refuse arrays that are read-only
+
+    @property
+    def num_columns(self) -> int:
+        """Number of public and private columns."""
+        return int(self.public.shape[1]) + (0 if self.private is None else int(self.private.shape[1]))
 
     def round_rows(self) -> "ClippedRecords":
         """Return these records with rows in float32, of which more fit into the cache, if they are many.
@@ -107,8 +116,7 @@ class ClippedRecords:
         order: Literal["C", "F"] = "C" if self.are_sampled else "F"
         if self.private is None and (not self.are_sampled or self.public.flags.c_contiguous):
             return np.asarray(self.public)
-        columns = self.public.shape[1] + (0 if self.private is None else self.private.shape[1])
-        if len(self.label) * columns * 8 > LARGEST_COPY:
+        if len(self.label) * self.num_columns * 8 > LARGEST_COPY:
             return None
         return np.asarray(self.public if self.private is None else np.hstack([self.public, self.private]), order=order)
 
@@ -120,7 +128,10 @@ def fuse_linear(parameters: Vector, out: Vector, records: ClippedRecords) -> Fus
     is_sparse = isinstance(records.public, ScaledRows)
     if is_sparse and records.private is not None:
         return None
-    if not is_sparse and records.public.shape[1] > FEW_COLUMNS:
+    are_few = not is_sparse and 1 <= records.num_columns <= FEW_COLUMNS
+    if records.num_configurations > 1 and (records.are_sampled or records.private is not None or not are_few):
+        return None
+    if not is_sparse and not are_few:
         records = records.round_rows()
     label = np.ascontiguousarray(records.label)
     limits = np.ascontiguousarray(records.clip_norm / records.row_norms)
@@ -135,7 +146,6 @@ def fuse_linear(parameters: Vector, out: Vector, records: ClippedRecords) -> Fus
         return None
     if records.are_sampled or not rows.flags.f_contiguous:
         return _bind(SUM_ROWS, (rows,), everyone, (*known, np.empty(4), out)) if rows.flags.c_contiguous else None
-    are_few = 1 <= rows.shape[1] <= FEW_COLUMNS
     kernel = (SUM_FEW_COLUMNS if are_few else SUM_COLUMNS).get()
     settings = (rows.T, *known, np.empty(FEW_COLUMNS if are_few else COLUMNS_AT_ONCE), out)
     return None if kernel is None else lambda positions: kernel(*settings)
@@ -164,7 +174,7 @@ def fuse_network(
         Whether ReLU follows the first layer.
     """
     gather, clip = GATHER.get(), CLIP_BLOCK.get()
-    if gather is None or clip is None or max(widths) > WIDEST:
+    if gather is None or clip is None or max(widths) > WIDEST or records.num_configurations > 1:
         return None
     if not records.are_plain or isinstance(records.public, ScaledRows):
         return None

@@ -1,6 +1,7 @@
 """Sums of clipped per-example gradients, computed without forming individual gradients."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -175,15 +176,31 @@ def fuse_clipped_sum(
     FusedSum or None
         None if kernels are not in use, or there is none for this head, loss or kind of arrays.
     """
-    parameters = workspace.parameters
-    if not isinstance(parameters, np.ndarray) or parameters.dtype != np.float64 or len(parameters) != 1:
+    parameters, total = workspace.parameters, workspace.total
+    if not isinstance(parameters, np.ndarray) or parameters.dtype != np.float64:
         return None
     if (loss or SQUARED) != SQUARED or not parameters.flags.carray:
         return None
     if "fuse" not in vars(type(workspace.head)):  # a subclass may compute something else
         return None
-    label = label[0] if label.ndim == 2 else label
-    records = ClippedRecords(
-        inputs.public, inputs.private, inputs.row_norms, label, weights, float(clip_norm[0]), SMALLEST_NORM, are_sampled
-    )
-    return workspace.head.fuse(workspace.layout, parameters, workspace.total, records)
+    K, known = len(parameters), (inputs.public, inputs.private, inputs.row_norms)
+    sums = []
+    for k in range(K):
+        own = label if label.ndim == 1 else label[k if len(label) == K else 0]
+        records = ClippedRecords(*known, own, weights, float(clip_norm[k]), SMALLEST_NORM, are_sampled, K)
+        fused = workspace.head.fuse(workspace.layout, parameters[k : k + 1], total[k : k + 1], records)
+        if fused is None:
+            return None
+        sums.append(fused)
+    return sums[0] if K == 1 else _SumOfEach(sums)
+
+
+@dataclass(frozen=True)
+class _SumOfEach:
+    """Writes the sums of all configurations, one after another."""
+
+    sums: Sequence[FusedSum]
+
+    def __call__(self, positions: Any) -> None:
+        for each in self.sums:
+            each(positions)
