@@ -15,11 +15,12 @@ from conddp.heads.head import Head, Inputs
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
 from conddp.privacy.accounting import calibrate_noise_multiplier
+from conddp.privacy.bounded_sum import BoundedSum, bound_rounding
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
-from conddp.privacy.release import BoundedSum, Curator, bound_rounding
+from conddp.privacy.release import Curator
 from conddp.privacy.transcript import GaussianRelease, Transcript
 from conddp.training.loop import Progress, train
 from conddp.training.optimizers import SGD

@@ -19,11 +19,11 @@ from conddp.errors import PrivacyError
 from conddp.models.evidence import check_evidence
 from conddp.models.result import FitResult
 from conddp.models.saving import ModelFileError, load_model, save_model, sign_record
+from conddp.privacy.bounded_sum import bound_rounding
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
-from conddp.privacy.release import bound_rounding
 from conddp.report import report_fit
 
 BUDGET = PrivacyBudget(4.0, 1e-6)

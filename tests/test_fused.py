@@ -25,10 +25,11 @@ from conddp.heads.fused import ClippedRecords
 from conddp.heads.head import Head, Inputs
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
+from conddp.privacy.bounded_sum import bound_rounding
 from conddp.privacy.fused_noise import FILL_NORMALS, make_quantile_table
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.noise import SMALLEST_TAIL, NoiseStream, compute_grid, gaussian, laplace
-from conddp.privacy.release import Curator, bound_rounding
+from conddp.privacy.release import Curator
 from conddp.training.clipping import Workspace, compute_clipped_sum, fuse_clipped_sum
 from conddp.training.loop import LARGEST_PARAMETER, TrainingPlan, train
 from conddp.training.optimizers import Adam

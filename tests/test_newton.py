@@ -15,8 +15,9 @@ from conddp.newton.prior import CONSTANT_VARIANCE, VAGUE, Posterior
 from conddp.newton.release import ResidualQuery, StepEstimate, release_residuals
 from conddp.newton.run import run_newton
 from conddp.newton.schedule import CANDIDATES, NewtonPlan, allot_weights, choose_clip_norm
+from conddp.privacy.bounded_sum import bound_rounding
 from conddp.privacy.neighbouring import Neighbouring
-from conddp.privacy.release import Curator, bound_rounding
+from conddp.privacy.release import Curator
 from conddp.privacy.transcript import GaussianRelease
 from tests.silence import SilentCurator
 

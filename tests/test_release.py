@@ -7,9 +7,10 @@ from scipy.stats import kstest
 
 from conddp.errors import PrivacyError
 from conddp.privacy.accounting import calibrate_gaussian_mu
+from conddp.privacy.bounded_sum import BoundedSum, bound_rounding
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.noise import NoiseStream, gaussian
-from conddp.privacy.release import BoundedSum, Curator, bound_rounding
+from conddp.privacy.release import Curator
 from conddp.privacy.transcript import GaussianRelease, UnprotectedRelease, WeightedSumRelease
 
 

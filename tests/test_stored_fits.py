@@ -36,7 +36,7 @@ from conddp.heads import Embeddings, Head, Wide
 from conddp.losses import Squared
 from conddp.newton.release import ResidualQuery, release_residuals
 from conddp.privacy import Curator, Neighbouring, RandomSource
-from conddp.privacy.release import BoundedSum, bound_rounding
+from conddp.privacy.bounded_sum import BoundedSum, bound_rounding
 from conddp.training.sampling import PoissonSampler
 from conddp.training.stored_batches import StoredBatches, StoredInputs
 from tests.stored_tables import HOME_COLUMNS, HOMES, make_homes, store_sparsely, write_parts

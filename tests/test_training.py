@@ -7,8 +7,9 @@ import torch
 from conddp.heads.head import Head, Inputs, Trace
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
+from conddp.privacy.bounded_sum import bound_rounding
 from conddp.privacy.noise import NoiseStream, gaussian
-from conddp.privacy.release import Curator, bound_rounding
+from conddp.privacy.release import Curator
 from conddp.training.clipping import Workspace, compute_clipped_sum
 from conddp.training.loop import Progress, TrainingPlan, train
 from conddp.training.optimizers import SGD, Adam

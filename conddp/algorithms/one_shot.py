@@ -23,8 +23,8 @@ from conddp.heads.folding import move_parameters
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.result import FitResult
 from conddp.privacy.accounting import calibrate_gaussian_mu
+from conddp.privacy.bounded_sum import BoundedSum
 from conddp.privacy.events import make_gaussian_event
-from conddp.privacy.release import BoundedSum
 
 __all__ = ["OneShot"]
 

@@ -16,8 +16,8 @@ from conddp.data.schema import Schema
 from conddp.heads.head import Head
 from conddp.models.result import FitResult
 from conddp.privacy.accounting import calibrate_gaussian_mu
+from conddp.privacy.bounded_sum import BoundedSum
 from conddp.privacy.events import make_gaussian_event
-from conddp.privacy.release import BoundedSum
 
 __all__ = ["PrivateMean"]
 

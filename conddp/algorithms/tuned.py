@@ -18,9 +18,10 @@ from conddp.heads.head import Head
 from conddp.losses import Loss
 from conddp.models.result import FitResult
 from conddp.privacy.accounting import compute_gaussian_epsilon
+from conddp.privacy.bounded_sum import BoundedSum
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
-from conddp.privacy.release import BoundedSum, Curator
+from conddp.privacy.release import Curator
 from conddp.privacy.selection import RunDistribution, calibrate_selection_mu, draw_num_runs
 from conddp.privacy.transcript import GaussianRelease, Transcript
 

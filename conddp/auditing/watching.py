@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from conddp.algorithms.algorithm import Algorithm
 from conddp.data.records import Records
 from conddp.models.result import FitResult
+from conddp.privacy.bounded_sum import BoundedSum
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.randomness import RandomSource
-from conddp.privacy.release import BoundedSum, Curator
+from conddp.privacy.release import Curator
 
 __all__ = ["CoupledFits", "Question", "Recorder", "fit_coupled", "fit_watched", "make_coupled_source"]
 

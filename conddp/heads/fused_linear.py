@@ -7,7 +7,7 @@ positions of its records, whose rows need not be gathered first.
 
 Rounding
     Sums are in float64. Within a block, records are added up by lanes of the processor, and blocks one after another.
-    :func:`conddp.privacy.release.bound_rounding` covers every order.
+    :func:`conddp.privacy.bounded_sum.bound_rounding` covers every order.
 """
 
 from typing import Any

@@ -5,7 +5,7 @@ The products with the rows, of a block of records at a time, are those of BLAS. 
 kernel, which keeps outputs and derivatives of all layers in buffers that fit into the processor cache.
 
 Rounding
-    Sums are in float64 and in any order, which :func:`conddp.privacy.release.bound_rounding` covers.
+    Sums are in float64 and in any order, which :func:`conddp.privacy.bounded_sum.bound_rounding` covers.
 """
 
 from collections.abc import Sequence

@@ -5,8 +5,8 @@ import math
 from conddp.errors import PrivacyError
 from conddp.models.old_formats import describe_gaps, has_transcript
 from conddp.models.result import FitResult
+from conddp.privacy.bounded_sum import bound_rounding
 from conddp.privacy.composition import compute_delta, describe_transcript
-from conddp.privacy.release import bound_rounding
 
 __all__ = ["check_evidence"]
 

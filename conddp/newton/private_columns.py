@@ -20,8 +20,9 @@ from conddp.data.scaling import PrivateSpan
 from conddp.features.public_rows import DensePass
 from conddp.features.row_weights import RowWeights
 from conddp.features.whitening import WhitenedRows
+from conddp.privacy.bounded_sum import BoundedSum
 from conddp.privacy.neighbouring import Neighbouring
-from conddp.privacy.release import BoundedSum, Curator
+from conddp.privacy.release import Curator
 
 __all__ = ["Moments", "PrivateRows", "bound_moments", "release_moments"]
 

@@ -24,8 +24,9 @@ from conddp.features.public_rows import DenseBlock, PublicRows, RowBlock
 from conddp.losses import Loss, Squared
 from conddp.newton.fused_residuals import ERROR_FUNCTION, SUM_RESIDUALS
 from conddp.newton.private_columns import PrivateRows
+from conddp.privacy.bounded_sum import BoundedSum
 from conddp.privacy.neighbouring import Neighbouring
-from conddp.privacy.release import BoundedSum, Curator
+from conddp.privacy.release import Curator
 
 __all__ = ["ResidualQuery", "ResidualSums", "Rows", "StepEstimate", "release_residuals", "release_sums"]
 

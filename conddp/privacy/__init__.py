@@ -10,6 +10,7 @@ from conddp.privacy.accounting import (
     compute_gaussian_epsilon,
     compute_sampled_delta,
 )
+from conddp.privacy.bounded_sum import BoundedSum, bound_rounding
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.composition import check_cost, compute_delta, compute_response_epsilon, describe_transcript
 from conddp.privacy.events import check_event, expect_event, make_gaussian_event, make_pure_event, make_run_event
@@ -20,7 +21,7 @@ from conddp.privacy.ledger import LedgerEntry, PrivacyLedger, Receipt
 from conddp.privacy.locked import Locked
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
-from conddp.privacy.release import BoundedSum, Curator, bound_rounding
+from conddp.privacy.release import Curator
 from conddp.privacy.total import JointCost
 from conddp.privacy.transcript import (
     GaussianRelease,

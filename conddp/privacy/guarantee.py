@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 
 from conddp.bounds import Bounds
+from conddp.privacy.bounded_sum import bound_rounding
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
-from conddp.privacy.release import bound_rounding
 
 __all__ = ["Guarantee"]
 

@@ -5,10 +5,8 @@ privacy. The curator receives a private quantity together with its sensitivity, 
 the transcript. Algorithms draw no privacy noise themselves; ``tests/test_architecture.py`` checks this.
 
 Rounding
-    A sum of n bounded vectors in float64 has a rounding error of at most n (n + 1) / 2 times the unit roundoff times
-    their bound, in each of two neighbouring data sets: adding one after another is the worst of all orders. The
-    relative error of the bounds themselves is far below 1e-9. The curator scales up Gaussian noise by
-    :func:`bound_rounding`, so that the stated guarantee holds for the sums as computed.
+    The curator scales up Gaussian noise by :func:`~conddp.privacy.bounded_sum.bound_rounding`, so that the stated
+    guarantee holds for the sums as computed.
 
     Noise has no rounding error at all. A release is the point of a public grid that is nearest to the private number
     plus ideal noise (:mod:`conddp.privacy.noise`), so its low-order bits carry no information.
@@ -16,7 +14,7 @@ Rounding
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -27,6 +25,7 @@ from numpy.typing import NDArray
 from conddp._validate import in_range, positive, positive_integer
 from conddp.errors import PrivacyError
 from conddp.privacy.accounting import calibrate_gaussian_mu
+from conddp.privacy.bounded_sum import BoundedSum, bound_rounding
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.checkpoint import Checkpoint
 from conddp.privacy.composition import compute_response_epsilon
@@ -42,54 +41,13 @@ from conddp.privacy.transcript import (
     WeightedSumRelease,
 )
 
-__all__ = ["BoundedSum", "Curator", "bound_rounding"]
+__all__ = ["Curator"]
 
 Array = Any  # a NumPy array or a torch tensor
 AnswerT = TypeVar("AnswerT")
 
 _ROUNDING = 1e-9
 _calibrate = lru_cache(maxsize=64)(calibrate_gaussian_mu)
-
-
-def bound_rounding(num_records: int, additions: int | None = None) -> float:
-    """Bound the fraction by which rounding can increase the sensitivity of a float64 sum of bounded vectors.
-
-    An addition is off by at most the unit roundoff times its result, which is at most the number of vectors in it times
-    their bound. These numbers add up to the most, n (n + 1) / 2 - 1, if the vectors are added one after another. The
-    bound holds for every other order too: by lanes of the processor, by blocks, or pairwise.
-
-    Parameters
-    ----------
-    num_records : int
-        Number of vectors n.
-    additions : int, optional
-        Number of additions m that each of them goes through at most, if they are added up in blocks; n if None. The
-        rounding error of a sum is then at most n m times the unit roundoff times their bound (Higham 2002, Sec. 4.2).
-    """
-    sequential = num_records**2 * 2.0**-53
-    return 1e-9 + (sequential if additions is None else min(sequential, num_records * additions * 2.0**-52))
-
-
-@dataclass(frozen=True)
-class BoundedSum:
-    """A sum over records with its L2 sensitivity. The value is private until released, and the repr does not show it.
-
-    Parameters
-    ----------
-    value : array of shape (P,), or (K, P) for K configurations
-        The sum.
-    sensitivity : float, or array of shape (K,)
-        L2 sensitivity of the sum under the neighbouring relation of the fit.
-    what : str
-        Description of the sum, for the transcript.
-    """
-
-    value: Array
-    sensitivity: Any
-    what: str
-
-    def __repr__(self) -> str:
-        return f"BoundedSum({self.what!r}, shape={tuple(self.value.shape)}, sensitivity={self.sensitivity})"
 
 
 class Curator:

@@ -13,8 +13,9 @@ from conddp.errors import PrivacyError
 from conddp.features.row_weights import RowWeights
 from conddp.heads.head import Array, Head, Inputs, Layout
 from conddp.losses import Loss
+from conddp.privacy.bounded_sum import BoundedSum
 from conddp.privacy.neighbouring import Neighbouring
-from conddp.privacy.release import BoundedSum, Curator
+from conddp.privacy.release import Curator
 from conddp.training.batches import Batches
 from conddp.training.clipping import Workspace
 from conddp.training.optimizers import Optimizer

@@ -10,7 +10,7 @@ from conddp.auditing import CoupledFits, Question, audit_algorithm, compute_pair
 from conddp.auditing.noise import check_noise
 from conddp.auditing.watching import Recorder
 from conddp.privacy import Curator, GaussianEvent, PrivacyBudget, compute_epsilon, compute_gaussian_epsilon
-from conddp.privacy.release import BoundedSum
+from conddp.privacy.bounded_sum import BoundedSum
 
 X = np.linspace(-14.0, 16.0, 20_001)
 

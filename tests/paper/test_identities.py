@@ -12,8 +12,9 @@ from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.spectrum import Spectrum
 from conddp.heads.head import Inputs
 from conddp.heads.linear import Linear
+from conddp.privacy.bounded_sum import bound_rounding
 from conddp.privacy.noise import NoiseStream, gaussian
-from conddp.privacy.release import Curator, bound_rounding
+from conddp.privacy.release import Curator
 from conddp.training.loop import TrainingPlan, train
 from conddp.training.optimizers import make_optimizer
 from tests.silence import ChosenNoise

@@ -57,6 +57,7 @@ WATCHING = (
 # Where a defect of a file is noticed soonest; only the order in which tests are run depends on it.
 FIRST = {
     "privacy/release.py": ("tests/test_release.py", "tests/test_randomizers.py", "tests/test_label_prior.py"),
+    "privacy/bounded_sum.py": ("tests/test_release.py",),
     "privacy/noise.py": ("tests/test_noise.py", "tests/test_release.py", "tests/test_fused.py"),
     "privacy/randomness.py": ("tests/test_randomness.py", "tests/test_release.py"),
     "privacy/checkpoint.py": ("tests/test_checkpoint.py",),
@@ -532,6 +533,24 @@ MUTANTS = (
         "limits = np.ascontiguousarray(records.clip_norm / np.sqrt(records.row_norms))",
     ),
     Mutant(
+        "kernels: rounded rows clipped by the norms of the exact ones",
+        "heads/fused.py",
+        "row_norms=np.maximum(norms, self.smallest_norm)",
+        "row_norms=self.row_norms",
+    ),
+    Mutant(
+        "kernels: whether to round depends on private columns",
+        "heads/fused.py",
+        "if self.private is not None or self.public.nbytes < ROUNDED_FROM",
+        "if self.public.nbytes < ROUNDED_FROM",
+    ),
+    Mutant(
+        "kernels: all configurations clipped as the first one is",
+        "training/clipping.py",
+        "weights, float(clip_norm[k]), SMALLEST_NORM",
+        "weights, float(clip_norm[0]), SMALLEST_NORM",
+    ),
+    Mutant(
         "kernels: networks clipped without their first layer",
         "heads/fused_network.py",
         "norms[i] = squared_norms[positions[i]]",
@@ -546,8 +565,8 @@ MUTANTS = (
     Mutant(
         "kernels: doubtful draws are decided in floating point",
         "privacy/fused_noise.py",
-        "if not abs(noisy - nearest) < limit:",
-        "if noisy != noisy:",
+        "clear += 1 if abs(noisy - nearest) < limit else 0",
+        "clear += 1 if noisy == noisy else 0",
     ),
     Mutant(
         "kernels: the same noise for all numbers of a release",
@@ -939,7 +958,7 @@ MUTANTS = (
     ),
     Mutant(
         "rounding not covered",
-        "privacy/release.py",
+        "privacy/bounded_sum.py",
         "return 1e-9 + (sequential if additions is None",
         "return 0.0 * (sequential if additions is None",
     ),

@@ -26,12 +26,13 @@ from conddp.files import load_records
 from conddp.models.result import FitResult
 from conddp.newton import release_moments
 from conddp.privacy.accounting import GaussianEvent, calibrate_gaussian_mu, calibrate_noise_multiplier
+from conddp.privacy.bounded_sum import BoundedSum
 from conddp.privacy.composition import compute_delta
 from conddp.privacy.events import check_event, make_gaussian_event, make_pure_event, make_run_event
 from conddp.privacy.ledger import LedgerEntry, Receipt
 from conddp.privacy.locked import Locked
 from conddp.privacy.randomness import RandomSource
-from conddp.privacy.release import BoundedSum, Curator
+from conddp.privacy.release import Curator
 from conddp.privacy.transcript import (
     GaussianRelease,
     PureRelease,

@@ -21,8 +21,9 @@ from conddp.losses import Squared
 from conddp.newton.private_columns import PrivateRows, bound_moments, release_moments
 from conddp.newton.release import ResidualQuery, Rows, release_residuals
 from conddp.newton.run import run_newton
+from conddp.privacy.bounded_sum import BoundedSum
 from conddp.privacy.neighbouring import Neighbouring
-from conddp.privacy.release import BoundedSum, Curator
+from conddp.privacy.release import Curator
 from conddp.training.clipping import Workspace, compute_clipped_sum
 from tests.contracts import CODED_HEADS
 from tests.contracts import HEADS as PLAIN_HEADS

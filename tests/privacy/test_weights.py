@@ -23,7 +23,7 @@ from conddp.newton.private_columns import PrivateRows, release_moments
 from conddp.newton.release import ResidualQuery
 from conddp.privacy import Curator, Neighbouring, PrivacyBudget
 from conddp.privacy.accounting import calibrate_gaussian_mu
-from conddp.privacy.release import BoundedSum
+from conddp.privacy.bounded_sum import BoundedSum
 from tests.privacy.replay import fit_both, longest_row, make_records
 from tests.privacy.test_units import (
     CASES,
