@@ -27,13 +27,13 @@ Arguments of all kernels
         Squared norms of gradients, clamped residuals, and two lines for other uses, shape (4, size).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from conddp._fused import Kernel
+from conddp._fused import Kernel, make_numbers
 
 __all__ = ["ADD_BLOCK", "CLIP_BLOCK", "RUN_BLOCK", "make_buffers"]
 
@@ -229,10 +229,52 @@ def make_buffers(num_columns: int, widths: Sequence[int], size: int) -> list[NDA
     return [np.zeros(shape) for shape in ((size, num_columns), total, total, (4, size))]
 
 
+def _make_example(widths: Sequence[int], d: int, m: int) -> dict[str, Any]:
+    """Arguments for a block of ``m`` of 50 records, with an overflow and a label that is NaN."""
+    size = widths[0] * d + sum(w * (b + 1) for w, b in zip([*widths[1:], 1], widths, strict=True))
+    gathered, outputs, deltas, lines = make_buffers(d, widths, 40)
+    label = 2 * make_numbers(50, start=401)
+    label[0] = np.nan
+    return {
+        "positions": 7 * np.arange(m) % 50,
+        "net": (np.array(widths), len(widths) > 1),
+        "parameters": make_numbers(size, start=501),
+        "out": make_numbers(size, start=601),
+        "first": make_numbers(widths[0], d, start=501),
+        "label": label,
+        "buffers": (gathered, outputs, deltas, lines),
+    }
+
+
+def _run_examples() -> Iterator[list[Any]]:
+    for by_column, widths in ((False, (2, 2)), (True, (1,))):
+        given = _make_example(widths, 37, 37)
+        rows = make_numbers(37, 50) if by_column else make_numbers(50, 37)
+        known = given["positions"], *given["net"], given["parameters"], given["first"]
+        yield [rows, by_column, *known, *given["buffers"][:2]]
+
+
+def _clip_examples() -> Iterator[list[Any]]:
+    for num_weights, widths in ((0, (3, 2)), (50, (2,))):
+        given = _make_example(widths, 5, 37)
+        outputs = make_numbers(*given["buffers"][1].shape)
+        outputs[0, 3] = np.inf
+        known = given["label"], np.abs(make_numbers(50)), np.abs(make_numbers(num_weights)), 0.3, 1e-12
+        yield [given["positions"], *known, *given["net"], given["parameters"], outputs, *given["buffers"][2:]]
+
+
+def _add_examples() -> Iterator[list[Any]]:
+    for widths in ((2, 2), (1,)):
+        given = _make_example(widths, 37, 37)
+        buffers = (make_numbers(*each.shape, start=11 * place) for place, each in enumerate(given["buffers"]))
+        yield [37, given["net"][0], *buffers, given["first"], given["out"]]
+
+
 _LINES, _LINE = "float64[:, ::1]", "float64[::1]"
 RUN_BLOCK = Kernel(
     _run_block,
     [f"void({_LINES}, boolean, int64[::1], int64[::1], boolean, {_LINE}, {_LINES}, {_LINES}, {_LINES})"],
+    examples=_run_examples,
     any_order=True,
 )
 CLIP_BLOCK = Kernel(
@@ -241,10 +283,12 @@ CLIP_BLOCK = Kernel(
         f"void(int64[::1], {_LINE}, {_LINE}, {_LINE}, float64, float64, int64[::1], boolean, {_LINE}, {_LINES}, "
         f"{_LINES}, {_LINES})"
     ],
+    examples=_clip_examples,
     any_order=True,
 )
 ADD_BLOCK = Kernel(
     _add_block,
     [f"void(int64, int64[::1], {_LINES}, {_LINES}, {_LINES}, {_LINES}, {_LINES}, {_LINE})"],
+    examples=_add_examples,
     any_order=True,
 )

@@ -1,13 +1,13 @@
 """Optimizers for released gradients: post-processing, at no privacy cost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import array_api_compat
 import numpy as np
 
-from conddp._fused import Kernel, as_contiguous
+from conddp._fused import Kernel, as_contiguous, make_numbers
 from conddp.heads.head import Array, OptimizerName
 
 __all__ = ["SGD", "Adam", "Optimizer", "make_optimizer"]
@@ -133,8 +133,23 @@ def _update_adam(
         parameters[i] -= 1.0 / (np.sqrt(second[i]) + floor) * first[i] * rate
 
 
+def _adam_examples() -> Iterator[list[Any]]:
+    yield [
+        make_numbers(75),
+        make_numbers(75, start=76),
+        make_numbers(75, start=151),
+        np.ones(75),
+        0.9,
+        0.999,
+        1e-8,
+        0.1,
+    ]
+
+
 ADAM = Kernel(
-    _update_adam, ["void(float64[::1], float64[::1], float64[::1], float64[::1], float64, float64, float64, float64)"]
+    _update_adam,
+    ["void(float64[::1], float64[::1], float64[::1], float64[::1], float64, float64, float64, float64)"],
+    examples=_adam_examples,
 )
 
 
