@@ -53,9 +53,6 @@ __all__ = [
 ]
 
 
-LINEAR = "linear"  # the default head
-
-
 def plan_file(data: Path | Sequence[Path], schema: Schema, **settings: Any) -> Plan:
     """Plan a fit to a Parquet or CSV file, or to several files, whose public columns are read into memory.
 
@@ -71,8 +68,9 @@ def plan_file(data: Path | Sequence[Path], schema: Schema, **settings: Any) -> P
     **settings
         As in :func:`~conddp.planning.plan.make_plan`.
     """
-    public, encoding = load_public(data, schema, splines=settings.get("head", LINEAR) == LINEAR)
-    return make_plan(public, schema, units=load_units(data, schema), encoding=encoding, **settings)
+    public, encoding, simulate_from = _load_for_head(data, schema, **settings)
+    units = load_units(data, schema)
+    return make_plan(public, schema, units=units, encoding=encoding, simulate_from=simulate_from, **settings)
 
 
 def compare_file(data: Path | Sequence[Path], schema: Schema, **settings: Any) -> Comparison:
@@ -92,8 +90,17 @@ def compare_file(data: Path | Sequence[Path], schema: Schema, **settings: Any) -
     """
     private = dict(zip(schema.private, schema.private_domains, strict=True))
     units = load_units(data, schema)
-    public, _ = load_public(data, schema, splines=settings.get("head", LINEAR) == LINEAR)
-    return compare_algorithms(public, private=private, units=units, **settings)
+    public, _, simulate_from = _load_for_head(data, schema, **settings)
+    return compare_algorithms(public, private=private, units=units, simulate_from=simulate_from, **settings)
+
+
+def _load_for_head(
+    data: Path | Sequence[Path], schema: Schema, *, head: str = "linear", **_: Any
+) -> tuple[PublicFeatures, Encoding, PublicFeatures | None]:
+    """Load public columns as a fit of this head does; if it takes bins of categories, also with indicators."""
+    request = FitRequest(head=head)
+    public, encoding = load_public(data, schema, splines=request.splines, num_bins=request.num_bins)
+    return public, encoding, None if request.num_bins is None else load_public(data, schema)[0]
 
 
 def load_audit_table(data: Path, schema: Schema) -> dict[str, Any]:
@@ -254,9 +261,9 @@ def _is_stored(files: Sequence[Path], schema: Schema, *, small: bool) -> bool:
 
 
 def load_public(
-    data: Path | Sequence[Path], schema: Schema, *, splines: bool = True
+    data: Path | Sequence[Path], schema: Schema, *, splines: bool = True, num_bins: int | None = None
 ) -> tuple[PublicFeatures, Encoding]:
-    """Load the public columns of a Parquet or CSV file as features, with their encoding, as for a linear head or not.
+    """Load the public columns of a Parquet or CSV file as features, with their encoding, as :func:`load_records` does.
 
     Privacy
         Cells of the label and of private columns are not decoded, but the file must contain these columns. If the
@@ -270,7 +277,7 @@ def load_public(
     table = read_public(read_tables(_list(data), schema.public, kinds=schema.kinds), schema)
     labelled = _find_labelled(data, schema)
     table = table if labelled is None else table[labelled]
-    encoding = Encoding.of(table, splines=splines)
+    encoding = Encoding.of(table, splines=splines, num_bins=num_bins)
     return encoding.transform(table), encoding
 
 

@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from conddp.bounds import Bounds
 from conddp.data.parts import PublicFeatures
 from conddp.data.schema import Schema
 from conddp.data.units import Units
-from conddp.errors import PrivacyError
+from conddp.errors import PrivacyError, SchemaError
+from conddp.files import compare_file, load_records, plan_file
 from conddp.heads import HEADS
 from conddp.labels.simulation import FAMILIES, simulate
 from conddp.planning import comparison as comparison_module
@@ -255,3 +257,40 @@ def test_a_head_with_which_everything_is_slow_is_refused_unless_algorithms_are_n
             make()
     assert choose_algorithms(["auto"], CANDIDATES, "embeddings") == (("auto",), {})
     assert choose_algorithms(["mean", "all"], ("auto", "mean"), "mlp") == (("mean", "auto"), {})
+
+
+def test_labels_can_be_simulated_from_other_features_than_those_of_the_fits(public: PublicFeatures) -> None:
+    halved = PublicFeatures(public.values[:, :1], ("a",))
+    settings: dict[str, Any] = {"algorithms": ["non-private", "mean"], "epsilons": [1.0]}
+    expected = compare_algorithms(public, **settings)
+    found = compare_algorithms(halved, simulate_from=public, **settings)
+    assert found.constant == expected.constant and found.errors["mean"] == expected.errors["mean"]
+    assert found.num_public == 1
+    assert min(found.errors["non-private"][0]) > 1.01  # one of three columns, against least squares on all of them
+    with pytest.raises(SchemaError, match="simulate_from has 599 records, but there are 600"):
+        compare_algorithms(halved, simulate_from=public[np.arange(599)], **settings)
+
+
+def test_files_are_planned_with_the_features_of_a_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    lines = [f"{rng.normal():.3f},{town},{rng.uniform():.3f}" for town in rng.choice(["x", "y", "z"], size=60)]
+    (tmp_path / "t.csv").write_text("\n".join(["size,town,price", *lines]) + "\n")
+    schema = Schema.of(label="price", label_bounds=(0, 1), public=["size", "town"])
+    asked: list[dict[str, Any]] = []
+
+    def note(public_features: PublicFeatures, *_: Any, **settings: Any) -> None:
+        asked.append({"public": public_features, **settings})
+
+    monkeypatch.setattr("conddp.files.make_plan", note)
+    monkeypatch.setattr("conddp.files.compare_algorithms", note)
+    for head in ("embeddings", "wide"):
+        plan_file(tmp_path / "t.csv", schema, head=head)
+        compare_file(tmp_path / "t.csv", schema, head=head)
+        records, encoding = load_records(tmp_path / "t.csv", schema, num_bins=HEADS[head].bins)
+        for each in asked:
+            assert np.array_equal(each["public"].values, records.public.values)
+            assert each["public"].num_codes == records.public.num_codes == (1 if head == "embeddings" else 0)
+            indicators = each["simulate_from"]
+            assert indicators is None if head == "wide" else indicators.shape == (60, 4) and not indicators.num_codes
+        assert asked[0]["encoding"] == encoding
+        asked.clear()

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from conddp.losses import Squared
 from conddp.newton.joint_run import can_join, sum_jointly
 from conddp.newton.release import ResidualQuery, _sum_residuals
 from conddp.newton.run import ResidualQuestion
+from conddp.planning.comparison import _Setting
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
@@ -186,6 +188,16 @@ def test_joint_sums_and_their_bounds_are_those_of_single_passes(
     assert repr(joint[0]) == "<sums of clamped residuals>"  # they are private
 
 
+def test_moves_that_are_not_numbers_count_as_the_largest_possible() -> None:
+    rows = WhitenedRows.of(PublicFeatures(np.random.default_rng(0).normal(size=(50, 4))))
+    query = ResidualQuery(0.3, np.full(5, 0.2), 0.1, 0.4, 0.35)
+    asked = [ResidualQuestion(rows, coefficients, query, 1.0) for coefficients in (np.full(5, np.nan), np.zeros(5))]
+    unknown, known = sum_jointly(
+        asked, [np.zeros(50)] * 2, (-0.5, 0.5), neighbouring=Neighbouring.REPLACE, loss=Squared()
+    )
+    assert unknown.farthest == 0.6 >= known.farthest
+
+
 def test_rows_with_weights_are_summed_one_by_one() -> None:
     rows = WhitenedRows.of(PublicFeatures(np.random.default_rng(0).normal(size=(9, 2))))
     assert can_join(rows)
@@ -265,3 +277,53 @@ def test_students_learn_together_as_each_would_alone(head: Head) -> None:
         assert one.export().dtype == np.float64
     assert shared.random() == generators[0].random()
     assert not np.allclose(together[0].export(), together[1].export(), atol=1e-2)
+
+
+@pytest.mark.parametrize("briefly", [False, True])
+def test_brief_lessons_take_half_of_the_steps_and_give_up_the_worse_start(
+    briefly: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[int, int]] = []
+
+    def count(
+        plan: TrainingPlan, head: Head, layout: Any, inputs: Any, label: Any, parameters: Any, **rest: Any
+    ) -> Any:
+        made.append((plan.num_steps, len(parameters)))
+        return train(plan, head, layout, inputs, label, parameters, **rest)
+
+    monkeypatch.setattr(distillation, "train", count)
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(300, 3))
+    student = Student.of(MLP(hidden=(8,)), PublicFeatures(X), constant=True)
+    students, targets = [replace(student) for _ in range(2)], [0.1 * X[:, 0], np.maximum(X[:, 1], 0.0)]
+    monkeypatch.setattr(distillation, "SCHEDULE", ((400, 0.01), (200, 0.003)))
+    learn_together(students, targets, rng, briefly=briefly)
+    assert made == ([(200, 4), (100, 2)] if briefly else [(400, 4), (200, 4)])
+    learn_together(students, targets, rng, briefly=briefly)
+    assert made[2:] == ([(7, 2)] if briefly else [(15, 2)])
+    for each, wanted in zip(students, targets, strict=True):
+        assert each.parameters is not None
+        found = each.head.predict(each.layout.views(each.parameters[None]), each.inputs.public, None)[0]
+        assert np.mean((found - wanted) ** 2) < 0.1 * wanted.var()
+
+
+def test_of_several_starts_the_best_is_kept() -> None:
+    head, rng = Linear(), np.random.default_rng(4)
+    student = Student.of(head, PublicFeatures(rng.normal(size=(40, 2))), constant=True)
+    parameters = rng.normal(size=(6, student.layout.size))
+    made = head.predict(student.layout.views(parameters), student.inputs.public, None)
+    targets = made[[1, 2, 5]] + 0.01
+    assert np.array_equal(distillation._keep_best(student, parameters, targets), parameters[[1, 2, 5]])
+
+
+def test_plans_use_brief_lessons() -> None:
+    assert not Shared().briefly
+    records = make_records()
+    setting = _Setting(records.public, {}, ("auto",), "mlp", (1.0,), 1e-6, Neighbouring.REPLACE)
+    assert setting.shared.briefly
+    trial = Trial(records, BUDGETS[1], SOURCE)
+    models = [
+        Auto().fit_trials([trial], head=MLP(hidden=(4,)), shared=shared)[0] for shared in (Shared(), setting.shared)
+    ]
+    full, brief = predict(models, records)
+    assert not np.allclose(full, brief, atol=1e-6)

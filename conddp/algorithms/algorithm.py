@@ -302,7 +302,8 @@ class Algorithm(ABC):
         """Fit several sets of labels of the same records at several budgets, each as :meth:`fit` does, but faster.
 
         What depends on public columns only is computed once, and algorithms that can (:meth:`run_together`) take the
-        steps of all fits together. The numbers are those of single fits up to rounding.
+        steps of all fits together. The numbers are those of single fits up to rounding, unless nonlinear heads are to
+        learn briefly (``shared``).
 
         Privacy
             Every fit has a ledger, noise and a guarantee of its own. Nothing accounts for all of them together, so

@@ -39,6 +39,8 @@ class Lesson:
         Maximum number of directions of the head's Jacobian.
     random_source : RandomSource
         Source of ``rng``.
+    briefly : bool
+        Whether the student learns in half of the steps.
     num_learned : int
         How often the student has learned.
     """
@@ -48,6 +50,7 @@ class Lesson:
     rng: np.random.Generator
     num_tangents: int
     random_source: RandomSource
+    briefly: bool = False
     num_learned: int = 0
 
     @classmethod
@@ -63,6 +66,7 @@ class Lesson:
             task.make_generator("weights"),
             num_tangents,
             task.random_source,
+            task.shared is not None and task.shared.briefly,
         )
 
     def add_directions(self, rows: Rows) -> Callable[[Vector], WhitenedRows]:
@@ -84,7 +88,7 @@ class Lesson:
         return (
             self.random_source.seeded
             and self.random_source == other.random_source
-            and self.num_learned == other.num_learned
+            and (self.num_learned, self.briefly) == (other.num_learned, other.briefly)
             and self.student.inputs is other.student.inputs
         )
 
@@ -115,7 +119,8 @@ def learn_together(lessons: Sequence[Lesson], rows: Sequence[Rows], coefficients
             known = rows[number]
             assert isinstance(known, WhitenedRows)
             predictions.append(np.clip(known.predict(coefficients[number]), *lessons[number].label_range))
-        distillation.learn_together([each.student for each in some], predictions, some[0].rng)
+        students, briefly = [each.student for each in some], some[0].briefly
+        distillation.learn_together(students, predictions, some[0].rng, briefly=briefly)
         for lesson in some:
             lesson.num_learned += 1
             if lesson is not some[0]:

@@ -38,8 +38,14 @@ class Shared:
 
     Privacy
         Holds numbers that depend on public columns only.
+
+    Parameters
+    ----------
+    briefly : bool
+        Whether nonlinear heads learn what was released in half of the steps, to compare algorithms sooner.
     """
 
+    briefly: bool = False
     known: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     def get(self, key: Hashable, make: Callable[[], ResultT]) -> ResultT:

@@ -10,11 +10,13 @@ Rounding
     :func:`conddp.privacy.bounded_sum.bound_rounding` covers every order.
 """
 
+from collections.abc import Iterator
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
 
-from conddp._fused import Kernel
+from conddp._fused import Kernel, make_numbers
 
 __all__ = ["SUM_COLUMNS", "SUM_FEW_COLUMNS", "SUM_ROWS", "SUM_SPARSE"]
 
@@ -183,14 +185,47 @@ def _sum_sparse(
         out[size - 1] = constant * total
 
 
+def _column_examples(d: int, n: int, size: int, *kinds: str) -> Iterator[list[Any]]:
+    """Sums over n records in blocks of a size, without weights and with them."""
+    for kind, num_weights in product(kinds, (0, n)):
+        label, limits = 2 * make_numbers(n, start=601), np.abs(make_numbers(n, start=701))
+        label[3:5], limits[5] = np.nan, np.inf
+        rows, parameters = make_numbers(d, n).astype(kind), make_numbers(d, start=801)
+        yield [rows, label, limits, np.abs(make_numbers(num_weights)), parameters, np.empty(size), np.empty(d)]
+
+
+def _row_examples() -> Iterator[list[Any]]:
+    for kind, num_weights in (("float64", 0), ("float64", 9), ("float32", 9)):
+        label, limits = 2 * make_numbers(9, start=601), np.abs(make_numbers(9, start=701))
+        label[3] = np.nan
+        positions, weights = np.array([7, 0, 3, 5, 8, 2]), np.abs(make_numbers(num_weights))
+        rows, parameters = make_numbers(9, 45).astype(kind), make_numbers(45, start=801)
+        yield [rows, positions, label, limits, weights, parameters, np.empty(4), np.empty(45)]
+
+
+def _sparse_examples() -> Iterator[list[Any]]:
+    label, limits = 2 * make_numbers(5, start=601), np.abs(make_numbers(5, start=701))
+    label[4] = np.nan
+    for kind in (np.int32, np.int64):
+        columns = (7 * np.arange(60) % 40).astype(kind)
+        starts, positions = np.array([0, 0, 37, 38, 49, 60], dtype=kind), np.array([4, 1, 0, 3, 2])
+        for constant, num_weights in ((np.nan, 0), (0.5, 5)):
+            known = label, limits, np.abs(make_numbers(num_weights)), make_numbers(41, start=801)
+            yield [make_numbers(60), columns, starts, constant, positions, *known, np.empty((2, 41)), np.empty(41)]
+
+
 _LINE = "float64[::1]"
 SUM_COLUMNS = Kernel(
     _sum_columns,
     [f"void({kind}[:, ::1], {_LINE}, {_LINE}, {_LINE}, {_LINE}, {_LINE}, {_LINE})" for kind in ("float64", "float32")],
+    examples=lambda: _column_examples(6, 83, 46, "float64", "float32"),
     any_order=True,
 )
 SUM_FEW_COLUMNS = Kernel(
-    _sum_few_columns, [f"void(float64[:, ::1], {_LINE}, {_LINE}, {_LINE}, {_LINE}, {_LINE}, {_LINE})"], any_order=True
+    _sum_few_columns,
+    [f"void(float64[:, ::1], {_LINE}, {_LINE}, {_LINE}, {_LINE}, {_LINE}, {_LINE})"],
+    examples=lambda: chain(_column_examples(3, 37, 8, "float64"), _column_examples(8, 37, 8, "float64")),
+    any_order=True,
 )
 SUM_ROWS = Kernel(
     _sum_rows,
@@ -198,6 +233,7 @@ SUM_ROWS = Kernel(
         f"void({kind}[:, ::1], int64[::1], {_LINE}, {_LINE}, {_LINE}, {_LINE}, {_LINE}, {_LINE})"
         for kind in ("float64", "float32")
     ],
+    examples=_row_examples,
     any_order=True,
 )
 SUM_SPARSE = Kernel(
@@ -207,5 +243,6 @@ SUM_SPARSE = Kernel(
         f"float64[:, ::1], {_LINE})"
         for kind in ("int32", "int64")
     ],
+    examples=_sparse_examples,
     any_order=True,
 )

@@ -8,13 +8,13 @@ Rounding
     Sums are in float64 and in any order, which :func:`conddp.privacy.bounded_sum.bound_rounding` covers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from conddp._fused import Kernel
+from conddp._fused import Kernel, make_numbers
 
 __all__ = ["CLIP_BLOCK", "GATHER", "make_buffers"]
 
@@ -186,13 +186,37 @@ def make_buffers(num_columns: int, widths: Sequence[int], size: int) -> list[NDA
     return [np.zeros(shape) for shape in ((size, num_columns), (size, widths[0]), total, total, (4, size))]
 
 
+def _gather_examples() -> Iterator[list[Any]]:
+    for kind in ("float64", "float32"):
+        yield [make_numbers(9, 37).astype(kind), np.array([7, 0, 3, 8]), np.zeros((6, 37))]
+
+
+def _clip_examples() -> Iterator[list[Any]]:
+    """Blocks of 37 of 50 records, one of which overflows and another one has a label that is NaN."""
+    positions, label, d, m = 7 * np.arange(37) % 50, 2 * make_numbers(50, start=401), 5, 37
+    label[0] = np.nan
+    for num_weights, widths, is_activated in ((0, (3, 2), True), (50, (2,), True), (0, (2, 2), False)):
+        size = widths[0] * d + sum(w * (b + 1) for w, b in zip([*widths[1:], 1], widths, strict=True))
+        _, _, *buffers = make_buffers(d, widths, 40)
+        entering = make_numbers(m, widths[0])
+        entering[3, 0] = np.inf
+        known = label, np.abs(make_numbers(50)), np.abs(make_numbers(num_weights)), 0.3, 1e-12
+        net = np.array(widths), is_activated, widths[0] * d, make_numbers(size, start=501)
+        yield [entering, positions, *known, *net, *buffers, make_numbers(size, start=601)]
+
+
 _LINES, _LINE = "float64[:, ::1]", "float64[::1]"
-GATHER = Kernel(_gather, [f"void({kind}[:, ::1], int64[::1], {_LINES})" for kind in ("float64", "float32")])
+GATHER = Kernel(
+    _gather,
+    [f"void({kind}[:, ::1], int64[::1], {_LINES})" for kind in ("float64", "float32")],
+    examples=_gather_examples,
+)
 CLIP_BLOCK = Kernel(
     _clip_block,
     [
         f"void({_LINES}, int64[::1], {_LINE}, {_LINE}, {_LINE}, float64, float64, int64[::1], boolean, int64, {_LINE}, "
         f"{_LINES}, {_LINES}, {_LINES}, {_LINE})"
     ],
+    examples=_clip_examples,
     any_order=True,
 )

@@ -1,11 +1,12 @@
 """Operations on arrays of shape (n, width) whose fast form differs between NumPy and torch."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import array_api_compat
 import numpy as np
 
-from conddp._fused import Kernel, as_contiguous
+from conddp._fused import Kernel, as_contiguous, make_numbers
 from conddp.heads.head import Array
 
 __all__ = [
@@ -109,11 +110,24 @@ def _add_blocks(blocks: Any, total: Any) -> None:
                 sums[j] += added[j]
 
 
+def _code_examples() -> Iterator[list[Any]]:
+    codes = np.array([[0, 3], [2, 2], [3, 0], [1, 3]])
+    for kind in _FLOATS:
+        factors, vectors = make_numbers(4, 1).astype(kind), make_numbers(4, 74, start=5).astype(kind)
+        yield [codes, factors, vectors, np.empty((5, 37))]
+
+
+def _block_examples() -> Iterator[list[Any]]:
+    yield [make_numbers(3, 2, 75).astype(np.float32), make_numbers(2, 75, start=451)]
+
+
 _FLOATS = ("float32", "float64")
 ADD_BY_CODE = Kernel(
-    _add_by_code, [f"void(int64[:, ::1], {kind}[:, ::1], {kind}[:, ::1], float64[:, ::1])" for kind in _FLOATS]
+    _add_by_code,
+    [f"void(int64[:, ::1], {kind}[:, ::1], {kind}[:, ::1], float64[:, ::1])" for kind in _FLOATS],
+    examples=_code_examples,
 )
-ADD_BLOCKS = Kernel(_add_blocks, ["void(float32[:, :, ::1], float64[:, ::1])"])
+ADD_BLOCKS = Kernel(_add_blocks, ["void(float32[:, :, ::1], float64[:, ::1])"], examples=_block_examples)
 
 
 def square_by_code(xp: Any, codes: Array, vectors: Array, squares: Array) -> Array:

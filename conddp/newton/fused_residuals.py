@@ -7,13 +7,14 @@ in their order. Products with a row may be added up in any order, as those of BL
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf
 
-from conddp._fused import Kernel
+from conddp._fused import Kernel, make_numbers
 
 __all__ = ["ERROR_FUNCTION", "SUM_RESIDUALS"]
 
@@ -147,6 +148,21 @@ def _sum_residuals(
     return square, farthest, alone
 
 
+def _examples() -> Iterator[list[Any]]:
+    n, k = 6, 45
+    for by_replacement, describe, with_curvature, num_weights in (
+        (True, True, True, n),
+        (False, True, False, 0),
+        (False, False, False, 0),
+    ):
+        rows, labels = make_numbers(n, k), 2 * make_numbers(n, start=501)
+        rows[2], labels[3] = 0.0, np.nan
+        weights, direction_weights = np.abs(make_numbers(num_weights)), np.abs(make_numbers(k, start=601)) / k
+        known = weights, make_numbers(k, start=701) / k, direction_weights, ERROR_FUNCTION
+        query = 0.2, -1.0, 1.0, 0.5, 0.4, 0.1, by_replacement, describe, with_curvature
+        yield [rows, labels, *known, *query, make_numbers(k), make_numbers(k), np.zeros(num_weights)]
+
+
 _TYPES = [
     "float64[:, ::1]",
     *4 * ["float64[::1]"],
@@ -155,4 +171,9 @@ _TYPES = [
     *3 * ["boolean"],
     *3 * ["float64[::1]"],
 ]
-SUM_RESIDUALS = Kernel(_sum_residuals, [f"Tuple((float64, float64, float64))({', '.join(_TYPES)})"], any_order=True)
+SUM_RESIDUALS = Kernel(
+    _sum_residuals,
+    [f"Tuple((float64, float64, float64))({', '.join(_TYPES)})"],
+    examples=_examples,
+    any_order=True,
+)

@@ -188,7 +188,8 @@ class _Setting:
     delta: float
     neighbouring: Neighbouring
     units: Units | None = None
-    shared: Shared = field(default_factory=Shared)  # what cells of the same process have in common
+    simulate_from: PublicFeatures | None = None
+    shared: Shared = field(default_factory=partial(Shared, briefly=True))  # between cells of the same process
 
 
 def compare_algorithms(
@@ -204,6 +205,7 @@ def compare_algorithms(
     num_workers: int | None = 1,
     callback: ProgressCallback | None = None,
     units: Units | None = None,
+    simulate_from: PublicFeatures | None = None,
 ) -> Comparison:
     """Fit algorithms to labels simulated from public features, and compare their errors.
 
@@ -235,6 +237,9 @@ def compare_algorithms(
         Called with the number of steps done, of all steps, and the seconds left.
     units : Units, optional
         Units of the records, if the fits shall protect all records of a unit together.
+    simulate_from : PublicFeatures, optional
+        Features of the same records that labels are simulated from and least squares is fitted to, if they are not
+        ``public_features``: indicators of categories, for heads that take the numbers of bins.
     """
     if len(public_features) < 2:
         raise SchemaError("labels can be simulated for two records or more, but there is one.")
@@ -250,8 +255,15 @@ def compare_algorithms(
     if units is not None and len(units) != len(public_features):
         raise SchemaError(f"units are of {len(units)} records, but there are {len(public_features)}.")
     linear = HEADS[head].linear_in is Linearity.COLUMNS
-    sample, sampled_units = _sample(public_features, units, MOST_RECORDS if linear else MOST_RECORDS_NONLINEAR)
-    setting = _Setting(sample, dict(private or {}), algorithms, head, epsilons, delta, neighbouring, sampled_units)
+    at_most = MOST_RECORDS if linear else MOST_RECORDS_NONLINEAR
+    sample, sampled_units = _sample(public_features, units, at_most)
+    if simulate_from is not None:
+        if len(simulate_from) != len(public_features):
+            raise SchemaError(f"simulate_from has {len(simulate_from)} records, but there are {len(public_features)}.")
+        simulate_from, _ = _sample(simulate_from, units, at_most)
+    setting = _Setting(
+        sample, dict(private or {}), algorithms, head, epsilons, delta, neighbouring, sampled_units, simulate_from
+    )
     skipped = dict(_list_unusable(setting))
     usable = tuple(name for name in algorithms if name not in skipped)
     setting = replace(setting, algorithms=usable)
@@ -356,15 +368,15 @@ def _list_unusable(setting: _Setting) -> Iterator[tuple[str, str]]:
 
 def _compute(setting: _Setting, cell: _Cell) -> _Answer:
     """Simulate labels and fit every algorithm to them; the same labels and the same noise at every epsilon."""
-    rows = setting.shared.get("rows of simulated labels", lambda: whiten(setting.public))
+    features = setting.public if setting.simulate_from is None else setting.simulate_from
+    rows = setting.shared.get("rows of simulated labels", lambda: whiten(features))
     rng = np.random.default_rng((cell.family, cell.draw))
-    simulated = simulate(
-        setting.public, FAMILIES[cell.family], rng, private=setting.private, units=setting.units, rows=rows
-    )
+    simulated = simulate(features, FAMILIES[cell.family], rng, private=setting.private, units=setting.units, rows=rows)
     dataset, head = simulated.records, HEADS[setting.head]
     budgets = [PrivacyBudget(epsilon, setting.delta) for epsilon in setting.epsilons]
     optimum = NonPrivate().fit(dataset, budgets[0]).model
     reference = simulated.compute_error(optimum.predict(dataset.public, dataset.private))
+    dataset = replace(dataset, public=setting.public)
     mean = np.full(dataset.num_records, dataset.label.values.mean())
     # The noise does not depend on the simulated labels, whose last bits differ between processors.
     source = RandomSource.for_neighbours(cell.family * 1009 + cell.draw)

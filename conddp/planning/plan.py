@@ -175,6 +175,7 @@ def make_plan(
     callback: ProgressCallback | None = None,
     units: Units | None = None,
     encoding: Encoding | None = None,
+    simulate_from: PublicFeatures | None = None,
 ) -> Plan:
     """Summarize the public columns and try algorithms on simulated labels.
 
@@ -192,7 +193,7 @@ def make_plan(
     algorithms : sequence of str, optional
         By name. If None, the default and the usual rivals, without those that are slow with this head; with
         ``["all"]``, the slow ones too.
-    head, neighbouring, num_draws, num_workers, callback
+    head, neighbouring, num_draws, num_workers, callback, simulate_from
         As in :func:`~conddp.planning.comparison.compare_algorithms`.
     units : Units, optional
         Units of the records. Required if the schema has a unit column, because a plan for single records would promise
@@ -219,6 +220,7 @@ def make_plan(
         num_workers=num_workers,
         callback=callback,
         units=units,
+        simulate_from=simulate_from,
     )
     comparison = replace(comparison, skipped={**comparison.skipped, **left_out})
     return Plan(schema, float(epsilon), Design.of(public_features), comparison, encoding)

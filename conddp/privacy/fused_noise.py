@@ -6,6 +6,7 @@ that of these values, below :math:`2^{-48}`. A release does not depend on it, be
 grid to a sum with ideal noise: rounding that an error could change is decided in multiple precision.
 """
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from conddp._fused import Kernel
+from conddp._fused import Kernel, make_numbers
 
 __all__ = ["FILL_NORMALS", "ROUND_TO_GRID", "make_quantile_table"]
 
@@ -87,8 +88,30 @@ def _round_to_grid(
     return count
 
 
-FILL_NORMALS = Kernel(_fill_normals, ["void(uint64[::1], float64[:, ::1], float64[::1])"], any_order=True)
+def _fill_examples() -> Iterator[list[Any]]:
+    drawn = np.arange(75, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # as good as random
+    drawn[5:10] >>= np.uint64(17)  # far out in the tails
+    drawn[10:12] = np.iinfo(np.uint64).max  # in the middle
+    yield [drawn, make_quantile_table(), np.empty(75)]
+
+
+def _round_examples() -> Iterator[list[Any]]:
+    sums, noise = 1e3 * make_numbers(75), 3 * make_numbers(75, start=76)
+    sums[5:9], noise[9:11] = [np.nan, np.inf, -np.inf, 1e300], np.nan
+    noise[11:20] = np.arange(9) * 2.0**-22  # halfway between two points of the grid, or nearly
+    sums[11:20] = 0.0
+    yield [sums, noise, 2.0**-20, 1.5 * 2.0**20, 2.0**-44, 2.0**51, np.empty(75), np.zeros(75, dtype=np.int64)]
+
+
+FILL_NORMALS = Kernel(
+    _fill_normals,
+    ["void(uint64[::1], float64[:, ::1], float64[::1])"],
+    examples=_fill_examples,
+    any_order=True,
+    rounding=2.0**-50,
+)
 ROUND_TO_GRID = Kernel(
     _round_to_grid,
     ["int64(float64[::1], float64[::1], float64, float64, float64, float64, float64[::1], int64[::1])"],
+    examples=_round_examples,
 )

@@ -143,7 +143,9 @@ class Student:
         return self.parameters
 
 
-def learn_together(students: Sequence[Student], predictions: Sequence[NDArray[Any]], rng: np.random.Generator) -> None:
+def learn_together(
+    students: Sequence[Student], predictions: Sequence[NDArray[Any]], rng: np.random.Generator, *, briefly: bool = False
+) -> None:
     """Train students of the same kind, each on its own predictions, with the same initial weights and batches.
 
     Every student learns as if it were alone (:meth:`Student.learn`), up to rounding.
@@ -156,6 +158,9 @@ def learn_together(students: Sequence[Student], predictions: Sequence[NDArray[An
         Predictions to reproduce; already released.
     rng : numpy.random.Generator
         Generator for initial weights and batches.
+    briefly : bool
+        Whether to take half of the steps, and to give up the worse starts after the first of them. Errors of models
+        then differ by about as much as with other random numbers.
     """
     first, S = students[0], len(students)
     parameters: NDArray[Any]
@@ -165,27 +170,39 @@ def learn_together(students: Sequence[Student], predictions: Sequence[NDArray[An
         parameters, schedule = np.concatenate([drawn] * S), SCHEDULE
     else:
         parameters, schedule = np.stack([each._get_learned() for each in students]), REVISION
-    num_starts = len(parameters) // S
-    targets = predictions[0] if S == 1 else np.repeat(np.stack(predictions), num_starts, axis=0)
-    probability = min(1.0, BATCH_SIZE / targets.shape[-1])
-    parameters, compact = parameters.astype(PRECISION), targets.astype(PRECISION)
-    for num_steps, rate in schedule:
+    targets = np.stack(predictions)
+    probability = min(1.0, BATCH_SIZE / targets.shape[1])
+    parameters = parameters.astype(PRECISION)
+    for stage, (num_steps, rate) in enumerate(schedule):
+        compact = targets[0] if S == 1 else np.repeat(targets, len(parameters) // S, axis=0)
         parameters = train(
-            TrainingPlan(num_steps, None, 0.0, probability, averaging=0.3),
+            TrainingPlan(num_steps // 2 if briefly else num_steps, None, 0.0, probability, averaging=0.3),
             first.head,
             first.layout,
             first.compact,
-            compact,
+            compact.astype(PRECISION),
             parameters,
             optimizer=make_optimizer("adam", rate),
             curator=None,
             rng=rng,
             weights=first.weights,
         )
-    parameters = parameters.astype(np.float64)
-    repeated = first.head.predict(first.layout.views(parameters), first.inputs.public, None)
-    squares = (repeated - targets) ** 2
-    errors = squares.mean(axis=1) if first.weights is None else squares @ first.weights.values
+        if briefly and stage == 0:
+            parameters = _keep_best(first, parameters, targets)
+    best = _keep_best(first, parameters.astype(np.float64), targets)
+    for student, own in zip(students, best, strict=True):
+        student.parameters = own
+
+
+def _keep_best(student: Student, parameters: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
+    """Of several starts per student, shape (S * starts, P), keep those that reproduce the targets, (S, n), best."""
+    S = len(targets)
+    num_starts = len(parameters) // S
+    if num_starts == 1:
+        return parameters
+    repeated = student.head.predict(student.layout.views(parameters), student.inputs.public, None)
+    squares = (repeated - np.repeat(targets, num_starts, axis=0)) ** 2
+    errors = squares.mean(axis=1) if student.weights is None else squares @ student.weights.values
     best = np.argmin(errors.reshape(S, num_starts), axis=1)
-    for student, own, chosen in zip(students, parameters.reshape(S, num_starts, -1), best, strict=True):
-        student.parameters = own[chosen]
+    kept: NDArray[Any] = parameters.reshape(S, num_starts, -1)[np.arange(S), best]
+    return kept

@@ -1,13 +1,13 @@
 """Optimizers for released gradients: post-processing, at no privacy cost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import array_api_compat
 import numpy as np
 
-from conddp._fused import Kernel, as_contiguous
+from conddp._fused import Kernel, as_contiguous, make_numbers
 from conddp.heads.head import Array, OptimizerName
 
 __all__ = ["SGD", "Adam", "Optimizer", "make_optimizer"]
@@ -135,7 +135,14 @@ def _update_adam(
             parameters[k, i] -= 1.0 / (np.sqrt(second[k, i]) + floor) * first[k, i] * rate
 
 
-ADAM = Kernel(_update_adam, [f"void({'float64[:, ::1], ' * 5}float64, float64, float64, float64)"])
+def _adam_examples() -> Iterator[list[Any]]:
+    arrays = make_numbers(2, 75), make_numbers(2, 75, start=151), make_numbers(2, 75, start=301), np.ones((2, 75))
+    yield [*arrays, np.array([[0.1], [0.02]]), 0.9, 0.999, 1e-8, 0.7]
+
+
+ADAM = Kernel(
+    _update_adam, [f"void({'float64[:, ::1], ' * 5}float64, float64, float64, float64)"], examples=_adam_examples
+)
 
 
 def make_optimizer(name: OptimizerName, learning_rate: Any) -> Optimizer:

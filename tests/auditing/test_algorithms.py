@@ -72,9 +72,12 @@ def test_black_box_and_one_run_bounds_are_below_the_claim() -> None:
     assert many.passed and 1.0 < many.lower_bound < 8.0 < many.ceiling
     local = audit_algorithm("laplace", PrivacyBudget(4.0, 1e-6), kind="black-box", num_fits=600)
     assert local.passed and local.lower_bound < local.ceiling < 4.0 and local.claim.delta == 0
-    once = audit_algorithm(
-        "one-shot", budget, kind="one-run", num_canaries=200, seed=1
-    )  # with seed 0 all 40 guesses are right
+    # The columns of the canaries are those of an identity matrix, whose singular values are all equal. Which basis of
+    # singular vectors is found, and so in which directions the noise of a seed is added, depends on the rounding of the
+    # columns' means. Adding them up in another order changed these by 2e-18, and with seed 0 the number of right
+    # guesses from 39 to 40 of 40 (with seed 1 from 37 to 38). The standard deviation of the noise did not change, and
+    # the average over 1,000 seeds is 38.4 in both bases.
+    once = audit_algorithm("one-shot", budget, kind="one-run", num_canaries=200, seed=1)
     assert once.passed and once.num_fits == 1
     assert 0.5 < once.lower_bound < once.ceiling < 8.0
 
