@@ -1433,13 +1433,13 @@ def _find_failure(root: Path, tests: list[str]) -> str:
 
 
 def main() -> int:
-    """Judge all mutants, or those whose names hold a word; the exit code is the number of survivors."""
+    """Judge all mutants, or those whose names or files hold a word; the exit code is the number of survivors."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("word", nargs="?", default="", help="only mutants whose name holds this")
+    parser.add_argument("word", nargs="?", default="", help="only mutants whose name or file holds this")
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     started = time.monotonic()
-    chosen = [mutant for mutant in MUTANTS if arguments.word in mutant.name]
+    chosen = [mutant for mutant in MUTANTS if arguments.word in f"{mutant.name} {mutant.file}"]
     survivors = 0
     print("| mutant | file | caught by | seconds |\n|---|---|---|---|", flush=True)
     with ThreadPoolExecutor(arguments.workers) as pool:
