@@ -191,7 +191,7 @@ def _column_examples(d: int, n: int, size: int, *kinds: str) -> Iterator[list[An
         label, limits = 2 * make_numbers(n, start=601), np.abs(make_numbers(n, start=701))
         label[3:5], limits[5] = np.nan, np.inf
         rows, parameters = make_numbers(d, n).astype(kind), make_numbers(d, start=801)
-        yield [rows, label, limits, np.abs(make_numbers(num_weights)), parameters, np.empty(size), np.empty(d)]
+        yield [rows, label, limits, np.abs(make_numbers(num_weights)), parameters, np.ones(size), np.ones(d)]
 
 
 def _row_examples() -> Iterator[list[Any]]:
@@ -200,7 +200,7 @@ def _row_examples() -> Iterator[list[Any]]:
         label[3] = np.nan
         positions, weights = np.array([7, 0, 3, 5, 8, 2]), np.abs(make_numbers(num_weights))
         rows, parameters = make_numbers(9, 45).astype(kind), make_numbers(45, start=801)
-        yield [rows, positions, label, limits, weights, parameters, np.empty(4), np.empty(45)]
+        yield [rows, positions, label, limits, weights, parameters, np.ones(4), np.ones(45)]
 
 
 def _sparse_examples() -> Iterator[list[Any]]:
@@ -211,7 +211,7 @@ def _sparse_examples() -> Iterator[list[Any]]:
         starts, positions = np.array([0, 0, 37, 38, 49, 60], dtype=kind), np.array([4, 1, 0, 3, 2])
         for constant, num_weights in ((np.nan, 0), (0.5, 5)):
             known = label, limits, np.abs(make_numbers(num_weights)), make_numbers(41, start=801)
-            yield [make_numbers(60), columns, starts, constant, positions, *known, np.empty((2, 41)), np.empty(41)]
+            yield [make_numbers(60), columns, starts, constant, positions, *known, np.ones((2, 41)), np.ones(41)]
 
 
 _LINE = "float64[::1]"

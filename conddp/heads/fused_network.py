@@ -188,7 +188,7 @@ def make_buffers(num_columns: int, widths: Sequence[int], size: int) -> list[NDA
 
 def _gather_examples() -> Iterator[list[Any]]:
     for kind in ("float64", "float32"):
-        yield [make_numbers(9, 37).astype(kind), np.array([7, 0, 3, 8]), np.zeros((6, 37))]
+        yield [make_numbers(9, 37).astype(kind), np.array([7, 0, 3, 8]), np.ones((6, 37))]
 
 
 def _clip_examples() -> Iterator[list[Any]]:

@@ -114,7 +114,7 @@ def _code_examples() -> Iterator[list[Any]]:
     codes = np.array([[0, 3], [2, 2], [3, 0], [1, 3]])
     for kind in _FLOATS:
         factors, vectors = make_numbers(4, 1).astype(kind), make_numbers(4, 74, start=5).astype(kind)
-        yield [codes, factors, vectors, np.empty((5, 37))]
+        yield [codes, factors, vectors, np.ones((5, 37))]
 
 
 def _block_examples() -> Iterator[list[Any]]:

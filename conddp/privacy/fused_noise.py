@@ -92,7 +92,7 @@ def _fill_examples() -> Iterator[list[Any]]:
     drawn = np.arange(75, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # as good as random
     drawn[5:10] >>= np.uint64(17)  # far out in the tails
     drawn[10:12] = np.iinfo(np.uint64).max  # in the middle
-    yield [drawn, make_quantile_table(), np.empty(75)]
+    yield [drawn, make_quantile_table(), np.ones(75)]
 
 
 def _round_examples() -> Iterator[list[Any]]:
@@ -100,7 +100,7 @@ def _round_examples() -> Iterator[list[Any]]:
     sums[5:9], noise[9:11] = [np.nan, np.inf, -np.inf, 1e300], np.nan
     noise[11:20] = np.arange(9) * 2.0**-22  # halfway between two points of the grid, or nearly
     sums[11:20] = 0.0
-    yield [sums, noise, 2.0**-20, 1.5 * 2.0**20, 2.0**-44, 2.0**51, np.empty(75), np.zeros(75, dtype=np.int64)]
+    yield [sums, noise, 2.0**-20, 1.5 * 2.0**20, 2.0**-44, 2.0**51, np.ones(75), np.zeros(75, dtype=np.int64)]
 
 
 FILL_NORMALS = Kernel(

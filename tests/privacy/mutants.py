@@ -401,6 +401,12 @@ MUTANTS = (
         "label = label if label < 2 * high else 2 * high",
     ),
     Mutant(
+        "kernel: squares without their limit",
+        "newton/fused_residuals.py",
+        "term = term if term <= limit_of_square else limit_of_square",
+        "term = term if term <= 2 * limit_of_square else limit_of_square",
+    ),
+    Mutant(
         "kernel: half of the distance between the ends",
         "newton/fused_residuals.py",
         "distance = highest - lowest",
@@ -690,6 +696,42 @@ MUTANTS = (
         "heads/fused_network.py",
         "if not np.isfinite(norm):",
         "if norm < 0.0:",
+    ),
+    Mutant(
+        "kernels: networks clipped to twice the norm",
+        "heads/fused_network.py",
+        "limit = clip_norm / max(norm, smallest)",
+        "limit = 2.0 * clip_norm / max(norm, smallest)",
+    ),
+    Mutant(
+        "kernels: weights of a network left out",
+        "heads/fused_network.py",
+        "factors[i] = residual * weights[where] if weights.shape[0] else residual",
+        "factors[i] = residual",
+    ),
+    Mutant(
+        "kernels: networks clipped by norms that are not squared",
+        "heads/fused.py",
+        "records.row_norms**2",
+        "records.row_norms",
+    ),
+    Mutant(
+        "kernels: noise of one sign",
+        "privacy/fused_noise.py",
+        "t = -t if drawn[i] & np.uint64(1) else t",
+        "t = abs(t)",
+    ),
+    Mutant(
+        "kernels: tails of the noise are not decided exactly",
+        "privacy/fused_noise.py",
+        "values[i] = t if drawn[i] >= np.uint64(1 << (64 - POWERS)) else np.nan",
+        "values[i] = t",
+    ),
+    Mutant(
+        "kernels: sums beyond the grid",
+        "privacy/fused_noise.py",
+        "multiple = multiple if multiple < largest else largest",
+        "multiple = multiple if multiple < 2 * largest else largest",
     ),
     Mutant(
         "kernels: doubtful draws are decided in floating point",
@@ -1452,13 +1494,13 @@ def _find_failure(root: Path, tests: list[str]) -> str:
 
 
 def main() -> int:
-    """Judge all mutants, or those whose names hold a word; the exit code is the number of survivors."""
+    """Judge all mutants, or those whose names or files hold a word; the exit code is the number of survivors."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("word", nargs="?", default="", help="only mutants whose name holds this")
+    parser.add_argument("word", nargs="?", default="", help="only mutants whose name or file holds this")
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     started = time.monotonic()
-    chosen = [mutant for mutant in MUTANTS if arguments.word in mutant.name]
+    chosen = [mutant for mutant in MUTANTS if arguments.word in f"{mutant.name} {mutant.file}"]
     survivors = 0
     print("| mutant | file | caught by | seconds |\n|---|---|---|---|", flush=True)
     with ThreadPoolExecutor(arguments.workers) as pool:
