@@ -5,6 +5,7 @@ slicing, so columns may be in memory or read from files on demand. Columns in fi
 executor maps the function over the blocks or partitions, in this process or elsewhere.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -107,15 +108,15 @@ def list_blocks(num_records: int, *, block_size: int = BLOCK_SIZE) -> Iterator[s
 
 
 def count_rows_in_cache(num_columns: int) -> int:
-    """Return the number of rows of float64 numbers that fit into the processor cache; a power of two up to a block.
+    """Return about how many rows of float64 numbers fit into the processor cache; a power of two up to a block.
 
     Examples
     --------
     >>> count_rows_in_cache(8), count_rows_in_cache(100), count_rows_in_cache(10**6)
     (8192, 512, 64)
     """
-    fitting = CACHE_SIZE // (8 * max(1, num_columns))
-    return min(BLOCK_SIZE, max(FEWEST_ROWS, 1 << (fitting.bit_length() - 1 if fitting else 0)))
+    fitting = CACHE_SIZE / (8 * max(1, num_columns))
+    return min(BLOCK_SIZE, max(FEWEST_ROWS, 1 << max(0, round(math.log2(fitting)))))
 
 
 def run_pass(

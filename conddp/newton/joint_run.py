@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from conddp.data.passes import BLOCK_SIZE, get_executor, run_in_order
+from conddp.features.rounded_rows import RoundedRows
 from conddp.features.whitening import WhitenedRows
 from conddp.losses import Loss
 from conddp.newton.release import (
@@ -145,7 +146,7 @@ def can_join(rows: Rows) -> bool:
     They can if the rows are public, in memory, without weights, and so few that all of them count for the curvature.
     """
     return (
-        isinstance(rows, WhitenedRows)
+        isinstance(rows, (WhitenedRows, RoundedRows))
         and rows.weights is None
         and rows.num_records < 2 * BLOCK_SIZE * BLOCKS_FOR_CURVATURE
         and get_executor() is run_in_order
@@ -184,7 +185,7 @@ def sum_jointly(
         Loss that defines the residuals.
     """
     rows, queries = questions[0].rows, [each.query for each in questions]
-    assert isinstance(rows, WhitenedRows)
+    assert isinstance(rows, (WhitenedRows, RoundedRows))
     (n, k), K = rows.values.shape, len(questions)
     coefficients = np.stack([each.coefficients for each in questions])
     direction_weights = np.stack([query.direction_weights for query in queries])
@@ -197,7 +198,7 @@ def sum_jointly(
     at_once = min(max(CELLS_AT_ONCE // k, FEWEST_ROWS), MOST_ROWS)
     for start in range(0, n, at_once):
         span = slice(start, start + at_once)
-        block = rows.values[span]
+        block = rows.values[span].astype(np.float64, copy=False)
         squared = block * block
         predicted, norms = coefficients @ block.T, np.sqrt(direction_weights @ squared.T)
         limits = clip_norms / np.maximum(norms, 1e-12)

@@ -106,11 +106,15 @@ FIRST = {
     "data/parts.py": ("tests/privacy/test_release.py",),
     "training/clipping.py": ("tests/test_heads.py", "tests/privacy/test_whole_fits.py"),
     "newton/release.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_units.py"),
-    "newton/fused_residuals.py": ("tests/privacy/test_fused_residuals.py",),
+    "newton/fused_residuals.py": ("tests/privacy/test_fused_residuals.py", "tests/privacy/test_rounded_rows.py"),
     "data/threads.py": ("tests/test_passes.py",),
     "features/unit_moves.py": ("tests/privacy/test_units.py",),
-    "features/public_rows.py": ("tests/privacy/test_sensitivity.py",),
-    "features/grouped_rows.py": ("tests/privacy/test_grouped_rows.py", "tests/test_sparse.py"),
+    "features/public_rows.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_rounded_rows.py"),
+    "features/grouped_rows.py": (
+        "tests/privacy/test_grouped_rows.py",
+        "tests/test_sparse.py",
+        "tests/privacy/test_rounded_rows.py",
+    ),
     "features/conditioned_rows.py": ("tests/privacy/test_grouped_rows.py", "tests/test_sparse.py"),
     "data/units.py": ("tests/privacy/test_units.py",),
     "data/records.py": ("tests/privacy/test_weights.py", "tests/test_weights.py"),
@@ -418,8 +422,8 @@ MUTANTS = (
     Mutant(
         "kernel: weights left out",
         "newton/fused_residuals.py",
-        "factor *= weights[i]",
-        "factor *= 1.0",
+        "factors[i] *= weight",
+        "factors[i] *= 1.0",
     ),
     Mutant(
         "threads: blocks added as they come",
@@ -614,7 +618,7 @@ MUTANTS = (
     Mutant(
         "residuals not clamped",
         "newton/release.py",
-        "clamped = np.clip(residuals, -self.limits, self.limits)",
+        "clamped = self.clamp(residuals)",
         "clamped = residuals",
     ),
     Mutant(
@@ -934,8 +938,26 @@ MUTANTS = (
     Mutant(
         "float32 sums in newton",
         "features/public_rows.py",
-        "return np.asarray(factors @ self.values)",
+        "return np.asarray(factors @ self._numbers)",
         "return np.asarray(factors.astype(np.float32) @ self.values.astype(np.float32))",
+    ),
+    Mutant(
+        "rounded rows: arithmetic in float32",
+        "features/public_rows.py",
+        "if self.buffers is None or self.values.dtype == np.float64:",
+        "if True: return self.values  # type: ignore[return-value]\n        if self.buffers is None:",
+    ),
+    Mutant(
+        "rounded rows: records with weights too",
+        "features/grouped_rows.py",
+        "if kind is WhitenedRows and weights is None and",
+        "if kind is WhitenedRows and",
+    ),
+    Mutant(
+        "rounded rows: norms of the kernel in float32",
+        "newton/fused_residuals.py",
+        "u = np.float64(rows[start + i, j])  # float()",
+        "u = float(rows[start + i, j])  # float()",
     ),
     Mutant(
         "rounding not covered",
@@ -1044,8 +1066,8 @@ MUTANTS = (
     Mutant(
         "newton: only the last block counts for the sensitivity",
         "newton/release.py",
-        "farthest = np.maximum(self.farthest, other.farthest)",
-        "farthest = np.minimum(self.farthest, other.farthest)",
+        "_find_larger(self.farthest, other.farthest)",
+        "min(self.farthest, other.farthest)",
     ),
     Mutant(
         "moments: private columns taken for centred",
