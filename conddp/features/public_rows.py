@@ -118,7 +118,7 @@ class DenseBlock:
     def list_parts(self) -> "Iterator[tuple[slice, DenseBlock]]":
         """Divide the block into parts that fit into the processor cache, so that they are read from memory once."""
         n, k = self.values.shape
-        size = min(n, count_rows_in_cache(k))
+        size = -(-n // max(1, round(n / count_rows_in_cache(k))))  # parts of about the same size
         buffers = np.empty((size if self.values.dtype != np.float64 else 0, k)), np.empty((size, k))
         for span in list_blocks(n, block_size=size):
             yield span, DenseBlock(self.values[span], self.coefficients, self.direction_weights, buffers)

@@ -22,7 +22,7 @@ Vector = NDArray[np.float64]
 
 PER_UNIT = 32  # intervals of the error function per unit of its argument
 LARGEST = 6.0  # from here on the error function is 1 in floating point
-DEGREE = 7
+DEGREE = 7  # the kernel writes the polynomial out
 AT_ONCE = 64  # records
 FEW_COLUMNS = 24  # fewer do not fill the lanes of the processor
 
@@ -155,10 +155,9 @@ def _sum_residuals(
                 if x < LARGEST:
                     interval = int(x * PER_UNIT)
                     x -= (interval + 0.5) / PER_UNIT
-                    value = 0.0
-                    for power in error_function[interval]:
-                        value = value * x + power
-                    left[i] = value
+                    p, x2 = error_function[interval], x * x  # pairs of powers, which are independent of each other
+                    upper = (p[0] * x + p[1]) * x2 + (p[2] * x + p[3])
+                    left[i] = upper * (x2 * x2) + ((p[4] * x + p[5]) * x2 + (p[6] * x + p[7]))
         if has_weights:
             for i in range(m):
                 weight = weights[start + i]

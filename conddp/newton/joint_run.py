@@ -1,17 +1,18 @@
 """Several Newton runs on the same public rows, whose sums are computed in one pass of matrix products."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from conddp.data.passes import BLOCK_SIZE, get_executor, run_in_order
 from conddp.features.rounded_rows import RoundedRows
 from conddp.features.whitening import WhitenedRows
 from conddp.losses import Loss
+from conddp.newton.error_function import compute_error_function
 from conddp.newton.release import (
     BLOCKS_FOR_CURVATURE,
     ResidualSums,
@@ -208,7 +209,8 @@ def sum_jointly(
         low, high = (np.clip(end, -limits, limits) for end in loss.residual_ends(predicted, label_range))
         moves = high - low if neighbouring is Neighbouring.REPLACE else np.maximum(np.abs(low), np.abs(high))
         farthest = np.maximum(farthest, (moves * norms).max(axis=1))  # NaN if either is NaN
-        curvatures += ((2 * ndtr(limits / residual_stds) - 1) * loss.curvature(predicted)) @ squared
+        left = compute_error_function(limits / (math.sqrt(2.0) * residual_stds))
+        curvatures += (left * loss.curvature(predicted)) @ squared
     most = [neighbouring.sensitivity(query.clip_norm) for query in queries]
     return [
         ResidualSums(total, float(square), float(far) if far <= limit else limit, curvature / n)

@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erf, ndtr
+from scipy.special import ndtr
 
 from conddp._fused import load_kernels
-from conddp.data.passes import BLOCK_SIZE, Sliceable, add_sums, run_pass
-from conddp.features.public_rows import DenseBlock, PublicRows, RowBlock
+from conddp.data.passes import BLOCK_SIZE, CELLS_FOR_THREADS, Sliceable, add_sums, get_partitions, run_pass
+from conddp.features.public_rows import DenseBlock, DensePass, PublicRows, RowBlock
 from conddp.losses import Loss, Squared
+from conddp.newton.error_function import compute_error_function
 from conddp.newton.fused_residuals import ERROR_FUNCTION, SUM_RESIDUALS
 from conddp.newton.private_columns import PrivateRows
 from conddp.privacy.neighbouring import Neighbouring
@@ -238,7 +239,10 @@ def _sum_residuals(
         curvature = np.full(k, 2 * ndtr(query.clip_norm / query.residual_std) - 1)
         return ResidualSums(passing.finish_rows(total), square, most, curvature)
     stride = max(1, n // BLOCK_SIZE // BLOCKS_FOR_CURVATURE)
-    total, square, facts = run_pass(replace(sum_block, stride=stride), label, passing.blocks, num_cells=n * k)
+    is_small = stride == 1 and n * k < CELLS_FOR_THREADS and isinstance(passing, DensePass)
+    size = n if is_small and get_partitions(passing.blocks, label) is None else BLOCK_SIZE  # one block costs the least
+    sum_block = replace(sum_block, stride=stride)
+    total, square, facts = run_pass(sum_block, label, passing.blocks, block_size=size, num_cells=n * k)
     farthest = facts.farthest if facts.farthest <= most else most  # also if it is NaN
     curvature = passing.finish_squares(np.asarray(facts.curvature)) / facts.weight_sampled
     rounding = passing.bound_rounding(facts.magnitudes)
@@ -353,11 +357,11 @@ class _SumBlock:
         )
         if not self.stride:
             return total, square
-        facts = _PublicFacts(farthest, np.zeros(0), () if weights is None else (distances,), alone)
-        if with_curvature:
-            sampled = float(len(labels)) if weights is None else float(weights.sum())
-            facts = replace(facts, curvature=curvature, weight_sampled=sampled)
-        return total, square, facts
+        kept = () if weights is None else (distances,)
+        if not with_curvature:
+            return total, square, _PublicFacts(farthest, NO_MAGNITUDES, kept, alone)
+        sampled = float(len(labels)) if weights is None else float(weights.sum())
+        return total, square, _PublicFacts(farthest, NO_MAGNITUDES, kept, alone, curvature, sampled)
 
     def __repr__(self) -> str:
         return "<sums of clamped residuals>"
@@ -421,8 +425,8 @@ class _Residuals:
             alone = float((np.hypot(moves, self.query.square_weight * self.query.clip_norm) * weights).max())
         if not with_curvature:
             return _PublicFacts(farthest, magnitudes, kept, alone)
-        left = self.limits / (math.sqrt(2.0) * self.query.residual_std)
-        left = erf(left, out=left) * loss.curvature(self.predicted)
+        left = compute_error_function(self.limits / (math.sqrt(2.0) * self.query.residual_std))
+        left *= loss.curvature(self.predicted)
         if weights is not None:
             left = left * weights
         sampled = float(len(moves)) if weights is None else float(weights.sum())
