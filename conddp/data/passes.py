@@ -24,6 +24,7 @@ __all__ = [
     "count_rows_in_cache",
     "get_executor",
     "get_partitions",
+    "is_for_threads",
     "list_blocks",
     "run_in_order",
     "run_pass",
@@ -119,6 +120,11 @@ def count_rows_in_cache(num_columns: int) -> int:
     return min(BLOCK_SIZE, max(FEWEST_ROWS, 1 << max(0, round(math.log2(fitting)))))
 
 
+def is_for_threads(num_cells: int) -> bool:
+    """Whether a pass over so many cells in memory runs on threads, if there are several."""
+    return num_cells >= CELLS_FOR_THREADS
+
+
 def run_pass(
     function: Callable[..., SumsT],
     *columns: Sliceable,
@@ -160,7 +166,7 @@ def run_pass(
         spans = list_blocks(lengths.pop(), block_size=block_size)
         if executor is run_in_order or getattr(executor, "is_remote", False):
             executor = run_in_order if num_cells < CELLS_FOR_BLAS_THREADS else run_on_one_thread
-            executor = executor if num_cells < CELLS_FOR_THREADS else run_in_threads
+            executor = run_in_threads if is_for_threads(num_cells) else executor
     total: SumsT = reduce(add_sums, executor(task, spans))
     return total
 

@@ -1,8 +1,8 @@
 """Whitened public rows, as releases use them: predictions, norms and sums, block by block."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -70,18 +70,23 @@ class DensePass:
         The rows, in float64 or float32.
     coefficients, direction_weights : arrays of shape (k,)
         What is fixed in this pass.
+    keep_squares : callable, optional
+        Function that returns the rows and their squares, stored by columns, if they are kept from pass to pass. NumPy
+        multiplies few columns faster so.
     """
 
     values: Sliceable
     coefficients: Vector
     direction_weights: Vector
+    keep_squares: Callable[[], tuple[Vector, Vector]] | None = None
 
     def __len__(self) -> int:
         return len(self.values)
 
     def __getitem__(self, span: slice) -> "DenseBlock":
         """Return a block of rows."""
-        return DenseBlock(self.values[span], self.coefficients, self.direction_weights)
+        block = DenseBlock(self.values[span], self.coefficients, self.direction_weights)
+        return block if self.keep_squares is None else replace(block, kept=(self.keep_squares, span.start or 0))
 
     @property
     def partitions(self) -> tuple[slice, ...] | None:
@@ -114,11 +119,19 @@ class DenseBlock:
     coefficients: Vector
     direction_weights: Vector
     buffers: tuple[Vector, Vector] | None = None  # where to write numbers in float64, and squares
+    kept: tuple[Callable[[], tuple[Vector, Vector]], int] | None = None  # rows and squares of all records, first record
+    squares: Vector | None = None
 
     def list_parts(self) -> "Iterator[tuple[slice, DenseBlock]]":
         """Divide the block into parts that fit into the processor cache, so that they are read from memory once."""
         n, k = self.values.shape
         size = -(-n // max(1, round(n / count_rows_in_cache(k))))  # parts of about the same size
+        if self.kept is not None:
+            (rows, squares), start = self.kept[0](), self.kept[1]
+            for part in list_blocks(n, block_size=size):
+                span = slice(start + part.start, start + part.stop)
+                yield part, DenseBlock(rows[span], self.coefficients, self.direction_weights, squares=squares[span])
+            return
         buffers = np.empty((size if self.values.dtype != np.float64 else 0, k)), np.empty((size, k))
         for span in list_blocks(n, block_size=size):
             yield span, DenseBlock(self.values[span], self.coefficients, self.direction_weights, buffers)
@@ -149,6 +162,8 @@ class DenseBlock:
 
     @cached_property
     def _squares(self) -> Vector:
+        if self.squares is not None:
+            return self.squares
         out = None if self.buffers is None else self.buffers[1][: len(self.values)]
         return np.multiply(self._numbers, self._numbers, out=out)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from conddp._fused import load_kernels
-from conddp.data.passes import BLOCK_SIZE, CELLS_FOR_THREADS, Sliceable, add_sums, get_partitions, run_pass
+from conddp.data.passes import BLOCK_SIZE, Sliceable, add_sums, get_partitions, is_for_threads, run_pass
 from conddp.features.public_rows import DenseBlock, DensePass, PublicRows, RowBlock
 from conddp.losses import Loss, Squared
 from conddp.newton.error_function import compute_error_function
@@ -239,7 +239,7 @@ def _sum_residuals(
         curvature = np.full(k, 2 * ndtr(query.clip_norm / query.residual_std) - 1)
         return ResidualSums(passing.finish_rows(total), square, most, curvature)
     stride = max(1, n // BLOCK_SIZE // BLOCKS_FOR_CURVATURE)
-    is_small = stride == 1 and n * k < CELLS_FOR_THREADS and isinstance(passing, DensePass)
+    is_small = stride == 1 and not is_for_threads(n * k) and isinstance(passing, DensePass)
     size = n if is_small and get_partitions(passing.blocks, label) is None else BLOCK_SIZE  # one block costs the least
     sum_block = replace(sum_block, stride=stride)
     total, square, facts = run_pass(sum_block, label, passing.blocks, block_size=size, num_cells=n * k)
