@@ -41,7 +41,7 @@ def one_of(choices: Collection[str], **arguments: object) -> None:
 
 def _finite_number(name: str, value: object) -> None:
     """Raise unless the value is a finite real number; booleans are not numbers here."""
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if type(value) is not float and (isinstance(value, bool) or not isinstance(value, Real)):
         raise ValueError(f"{name} must be a number, got {name}={value!r}.")
     try:
         finite = math.isfinite(value)

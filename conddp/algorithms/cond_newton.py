@@ -336,7 +336,8 @@ def _diagnose(model: FittedModel, rows: Rows, run: NewtonRun, course: list[NDArr
 
 def _pad(coefficients: NDArray[np.float64], run: NewtonRun) -> NDArray[np.float64]:
     """Pad coefficients with zeros for directions that were added later in the run."""
-    return np.pad(coefficients, (0, len(run.coefficients) - len(coefficients)))
+    number = len(run.coefficients) - len(coefficients)
+    return np.pad(coefficients, (0, number)) if number else coefficients
 
 
 ALGORITHMS.add("cond-newton", CondNewton())

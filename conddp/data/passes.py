@@ -5,6 +5,7 @@ slicing, so columns may be in memory or read from files on demand. Columns in fi
 executor maps the function over the blocks or partitions, in this process or elsewhere.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -23,6 +24,7 @@ __all__ = [
     "count_rows_in_cache",
     "get_executor",
     "get_partitions",
+    "is_for_threads",
     "list_blocks",
     "run_in_order",
     "run_pass",
@@ -107,15 +109,20 @@ def list_blocks(num_records: int, *, block_size: int = BLOCK_SIZE) -> Iterator[s
 
 
 def count_rows_in_cache(num_columns: int) -> int:
-    """Return the number of rows of float64 numbers that fit into the processor cache; a power of two up to a block.
+    """Return about how many rows of float64 numbers fit into the processor cache; a power of two up to a block.
 
     Examples
     --------
     >>> count_rows_in_cache(8), count_rows_in_cache(100), count_rows_in_cache(10**6)
     (8192, 512, 64)
     """
-    fitting = CACHE_SIZE // (8 * max(1, num_columns))
-    return min(BLOCK_SIZE, max(FEWEST_ROWS, 1 << (fitting.bit_length() - 1 if fitting else 0)))
+    fitting = CACHE_SIZE / (8 * max(1, num_columns))
+    return min(BLOCK_SIZE, max(FEWEST_ROWS, 1 << max(0, round(math.log2(fitting)))))
+
+
+def is_for_threads(num_cells: int) -> bool:
+    """Whether a pass over so many cells in memory runs on threads, if there are several."""
+    return num_cells >= CELLS_FOR_THREADS
 
 
 def run_pass(
@@ -159,7 +166,7 @@ def run_pass(
         spans = list_blocks(lengths.pop(), block_size=block_size)
         if executor is run_in_order or getattr(executor, "is_remote", False):
             executor = run_in_order if num_cells < CELLS_FOR_BLAS_THREADS else run_on_one_thread
-            executor = executor if num_cells < CELLS_FOR_THREADS else run_in_threads
+            executor = run_in_threads if is_for_threads(num_cells) else executor
     total: SumsT = reduce(add_sums, executor(task, spans))
     return total
 

@@ -82,19 +82,23 @@ class _Limit:
 
     def __init__(self) -> None:
         self._lock, self._users = Lock(), 0
-        self._limited: Any = None
+        self._before: list[tuple[Any, int]] = []  # libraries with several threads, and their numbers
 
     def enter(self) -> None:
         with self._lock:
             if not self._users:
-                self._limited = _find_blas().limit(limits=1)
+                numbers = [(each, each.num_threads) for each in _find_blas().lib_controllers]
+                self._before = [(each, number) for each, number in numbers if number is not None and number > 1]
+                for each, _ in self._before:
+                    each.set_num_threads(1)
             self._users += 1
 
     def leave(self) -> None:
         with self._lock:
             self._users -= 1
             if not self._users:
-                self._limited.restore_original_limits()
+                for each, number in self._before:
+                    each.set_num_threads(number)
 
 
 _LIMIT = _Limit()

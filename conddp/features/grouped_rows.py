@@ -7,18 +7,19 @@ of directions that are adjacent in variance. How much a direction is worth askin
 so little is lost by giving them equal weights (``benchmarks/grouped_weights.py`` measures it).
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp.data.parts import PublicFeatures, require_public
-from conddp.data.passes import BLOCK_SIZE
 from conddp.data.units import Units
 from conddp.features.conditioned_rows import ConditionedRows, ShiftedColumns, sum_columns, sum_magnitudes
 from conddp.features.principal_axes import PrincipalAxes
 from conddp.features.public_rows import PublicRows
+from conddp.features.rounded_rows import RoundedRows
 from conddp.features.row_weights import RowWeights
 from conddp.features.standardization import is_large
 from conddp.features.stored_features import StoredFeatures
@@ -30,6 +31,7 @@ __all__ = ["GroupedRows", "whiten"]
 
 Vector = NDArray[np.float64]
 
+FEWEST_ROUNDED = 2**22  # cells of public rows that are kept in float32; fewer are read quickly in float64
 MOST_FORMED = 256  # columns of a stored table up to which rows are formed in every pass, which takes less than reading
 GROUPS_BY_NUMBER = 16  # groups of equal numbers of directions
 GROUPS_BY_VARIANCE = 16  # groups of equal width on a logarithmic scale of variances; both divisions apply
@@ -47,8 +49,8 @@ def whiten(
     Rows of features in files are kept with them for the next call.
 
     Privacy
-        Reads public columns only: no cost. Only the numbers of records and columns, and whether they are in files,
-        decide which type is returned.
+        Reads public columns only: no cost. Only the numbers of records and columns, and whether they are in files or
+        have weights, decide which type is returned.
 
     Parameters
     ----------
@@ -63,6 +65,8 @@ def whiten(
     """
     public = require_public(public_features, function="whiten")
     kind: Any = GroupedRows if is_large(public) else WhitenedRows
+    if kind is WhitenedRows and weights is None and public.shape[0] * public.shape[1] >= FEWEST_ROUNDED:
+        kind = RoundedRows
     if isinstance(public, StoredFeatures):
         kind = StoredRows if public.shape[1] <= MOST_FORMED else GroupedRows
     key = ("whitened", constant, tolerance)
@@ -258,12 +262,8 @@ class _GroupedBlock:
     constant: float
     group_weights: Vector
 
-    @property
-    def rows_in_cache(self) -> int:
-        return BLOCK_SIZE
-
-    def __getitem__(self, span: slice) -> "_GroupedBlock":
-        return replace(self, columns=self.columns[span], squared_norms=self.squared_norms[span])
+    def list_parts(self) -> "Iterator[tuple[slice, _GroupedBlock]]":
+        yield slice(None), self
 
     def predict(self) -> Vector:
         return np.asarray(self.columns @ self.of_columns + self.constant)

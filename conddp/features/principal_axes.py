@@ -1,6 +1,7 @@
 """Principal axes of public columns: the linear map that whitens their rows."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,18 +68,27 @@ class PrincipalAxes:
         variances = squared[keep] / (squared[keep].mean() if len(keep) else 1.0)
         return cls(moments.center, slopes, variances)
 
-    def whiten(self, public_features: PublicFeatures, out: Vector) -> None:
-        """Write whitened rows to an array of shape (n, k), or (n, 1 + k) with the constant first."""
+    def whiten(self, public_features: PublicFeatures, out: NDArray[np.floating[Any]]) -> None:
+        """Write whitened rows to an array of shape (n, k), or (n, 1 + k) with the constant first.
+
+        They are computed in float64, and rounded if the array is of a shorter type.
+        """
         center, slopes = self.center, self.slopes
-        first = out.shape[1] - slopes.shape[1]
+        k = slopes.shape[1]
+        first = out.shape[1] - k
         size = count_rows_of_product(max(slopes.shape))
 
         def multiply(span: slice, block: Vector) -> int:
+            most = min(size, len(block))
+            moved, rounded = np.empty((most, len(center))), np.empty((most if out.dtype != np.float64 else 0, k))
             for part in list_blocks(len(block), block_size=size):
-                rows = out[span][part]
+                rows, number = out[span][part], part.stop - part.start
                 rows[:, :first] = 1.0
-                moved = np.subtract(block[part], center, order="C")  # so that all memory orders give the same
-                np.matmul(moved, slopes, out=rows[:, first:])
+                np.subtract(block[part], center, out=moved[:number])  # in C order, so that all orders give the same
+                if len(rounded):
+                    rows[:, first:] = np.matmul(moved[:number], slopes, out=rounded[:number])
+                else:
+                    np.matmul(moved[:number], slopes, out=rows[:, first:])
             return 0
 
         run_pass(multiply, FeatureBlocks(public_features), num_cells=out.size)

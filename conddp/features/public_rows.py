@@ -1,14 +1,15 @@
 """Whitened public rows, as releases use them: predictions, norms and sums, block by block."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from conddp.data.passes import Sliceable, count_rows_in_cache, get_partitions
+from conddp.data.passes import Sliceable, count_rows_in_cache, get_partitions, list_blocks
 from conddp.data.units import Units
 from conddp.features.row_weights import RowWeights
 
@@ -20,12 +21,8 @@ Vector = NDArray[np.float64]
 class RowBlock(Protocol):
     """A block of rows, in a pass with fixed coefficients and direction weights."""
 
-    @property
-    def rows_in_cache(self) -> int:
-        """Number of rows that are best treated at once."""
-
-    def __getitem__(self, span: slice) -> "RowBlock":
-        """Return consecutive rows of the block."""
+    def list_parts(self) -> "Iterator[tuple[slice, RowBlock]]":
+        """Divide the block into parts that are best treated at once. A part must not be used after the next one."""
 
     def predict(self) -> Vector:
         """Coefficients times row."""
@@ -70,21 +67,26 @@ class DensePass:
     Parameters
     ----------
     values : array of shape (n, k), or column
-        The rows.
+        The rows, in float64 or float32.
     coefficients, direction_weights : arrays of shape (k,)
         What is fixed in this pass.
+    keep_squares : callable, optional
+        Function that returns the rows and their squares, stored by columns, if they are kept from pass to pass. NumPy
+        multiplies few columns faster so.
     """
 
     values: Sliceable
     coefficients: Vector
     direction_weights: Vector
+    keep_squares: Callable[[], tuple[Vector, Vector]] | None = None
 
     def __len__(self) -> int:
         return len(self.values)
 
     def __getitem__(self, span: slice) -> "DenseBlock":
         """Return a block of rows."""
-        return DenseBlock(self.values[span], self.coefficients, self.direction_weights)
+        block = DenseBlock(self.values[span], self.coefficients, self.direction_weights)
+        return block if self.keep_squares is None else replace(block, kept=(self.keep_squares, span.start or 0))
 
     @property
     def partitions(self) -> tuple[slice, ...] | None:
@@ -111,24 +113,32 @@ class DensePass:
 
 @dataclass(frozen=True)
 class DenseBlock:
-    """Rows of a block that are formed."""
+    """Rows of a block that are formed, in float64 or float32. All arithmetic is in float64."""
 
-    values: Vector
+    values: NDArray[np.floating[Any]]
     coefficients: Vector
     direction_weights: Vector
+    buffers: tuple[Vector, Vector] | None = None  # where to write numbers in float64, and squares
+    kept: tuple[Callable[[], tuple[Vector, Vector]], int] | None = None  # rows and squares of all records, first record
+    squares: Vector | None = None
 
-    @property
-    def rows_in_cache(self) -> int:
-        """Number of rows that fit into the processor cache, so that they are read from memory once."""
-        return count_rows_in_cache(self.values.shape[1])
-
-    def __getitem__(self, span: slice) -> "DenseBlock":
-        """Return consecutive rows of the block."""
-        return DenseBlock(self.values[span], self.coefficients, self.direction_weights)
+    def list_parts(self) -> "Iterator[tuple[slice, DenseBlock]]":
+        """Divide the block into parts that fit into the processor cache, so that they are read from memory once."""
+        n, k = self.values.shape
+        size = -(-n // max(1, round(n / count_rows_in_cache(k))))  # parts of about the same size
+        if self.kept is not None:
+            (rows, squares), start = self.kept[0](), self.kept[1]
+            for part in list_blocks(n, block_size=size):
+                span = slice(start + part.start, start + part.stop)
+                yield part, DenseBlock(rows[span], self.coefficients, self.direction_weights, squares=squares[span])
+            return
+        buffers = np.empty((size if self.values.dtype != np.float64 else 0, k)), np.empty((size, k))
+        for span in list_blocks(n, block_size=size):
+            yield span, DenseBlock(self.values[span], self.coefficients, self.direction_weights, buffers)
 
     def predict(self) -> Vector:
         """Coefficients times row."""
-        return np.asarray(self.values @ self.coefficients)
+        return np.asarray(self._numbers @ self.coefficients)
 
     def measure(self) -> Vector:
         """Norms of the weighted rows."""
@@ -136,15 +146,26 @@ class DenseBlock:
 
     def sum_rows(self, factors: Vector) -> Vector:
         """Sum of factor times row."""
-        return np.asarray(factors @ self.values)
+        return np.asarray(factors @ self._numbers)
 
     def sum_squares(self, factors: Vector) -> Vector:
         """Sum of factor times squared row."""
         return np.asarray(factors @ self._squares)
 
     @cached_property
+    def _numbers(self) -> Vector:
+        if self.buffers is None or self.values.dtype == np.float64:
+            return self.values.astype(np.float64, copy=False)
+        numbers = self.buffers[0][: len(self.values)]
+        numbers[...] = self.values
+        return numbers
+
+    @cached_property
     def _squares(self) -> Vector:
-        return np.asarray(self.values * self.values)
+        if self.squares is not None:
+            return self.squares
+        out = None if self.buffers is None else self.buffers[1][: len(self.values)]
+        return np.multiply(self._numbers, self._numbers, out=out)
 
     def sum_magnitudes(self, limits: Vector) -> Vector:
         """Return nothing: the curator covers rounding errors of sums of rows that are formed."""

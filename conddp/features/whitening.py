@@ -10,6 +10,7 @@ axis is then scaled to unit second moment. The result does not depend on the uni
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,8 @@ from conddp.features.row_weights import RowWeights
 from conddp.features.unit_moves import bound_largest_move, bound_moves_of_rows
 
 __all__ = ["WhitenedRows"]
+
+MOST_SQUARED = 2**18  # numbers whose squares are kept from pass to pass: they stay in the processor cache
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,14 @@ class WhitenedRows(PublicRows):
 
     def start_pass(self, coefficients: NDArray[np.float64], direction_weights: NDArray[np.float64]) -> DensePass:
         """Prepare a pass over the rows."""
-        return DensePass(self.values, coefficients, direction_weights)
+        keep = (lambda: self._by_columns) if self.values.size <= MOST_SQUARED else None
+        return DensePass(self.values, coefficients, direction_weights, keep)
+
+    @cached_property
+    def _by_columns(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Rows and their squares, stored by columns."""
+        rows = np.asfortranarray(self.values)
+        return rows, rows * rows
 
     def predict(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
         """Coefficients times row, for all records."""

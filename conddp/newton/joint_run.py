@@ -1,16 +1,18 @@
 """Several Newton runs on the same public rows, whose sums are computed in one pass of matrix products."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from conddp.data.passes import BLOCK_SIZE, get_executor, run_in_order
+from conddp.features.rounded_rows import RoundedRows
 from conddp.features.whitening import WhitenedRows
 from conddp.losses import Loss
+from conddp.newton.error_function import compute_error_function
 from conddp.newton.release import (
     BLOCKS_FOR_CURVATURE,
     ResidualSums,
@@ -145,7 +147,7 @@ def can_join(rows: Rows) -> bool:
     They can if the rows are public, in memory, without weights, and so few that all of them count for the curvature.
     """
     return (
-        isinstance(rows, WhitenedRows)
+        isinstance(rows, (WhitenedRows, RoundedRows))
         and rows.weights is None
         and rows.num_records < 2 * BLOCK_SIZE * BLOCKS_FOR_CURVATURE
         and get_executor() is run_in_order
@@ -184,7 +186,7 @@ def sum_jointly(
         Loss that defines the residuals.
     """
     rows, queries = questions[0].rows, [each.query for each in questions]
-    assert isinstance(rows, WhitenedRows)
+    assert isinstance(rows, (WhitenedRows, RoundedRows))
     (n, k), K = rows.values.shape, len(questions)
     coefficients = np.stack([each.coefficients for each in questions])
     direction_weights = np.stack([query.direction_weights for query in queries])
@@ -197,7 +199,7 @@ def sum_jointly(
     at_once = min(max(CELLS_AT_ONCE // k, FEWEST_ROWS), MOST_ROWS)
     for start in range(0, n, at_once):
         span = slice(start, start + at_once)
-        block = rows.values[span]
+        block = rows.values[span].astype(np.float64, copy=False)
         squared = block * block
         predicted, norms = coefficients @ block.T, np.sqrt(direction_weights @ squared.T)
         limits = clip_norms / np.maximum(norms, 1e-12)
@@ -207,7 +209,8 @@ def sum_jointly(
         low, high = (np.clip(end, -limits, limits) for end in loss.residual_ends(predicted, label_range))
         moves = high - low if neighbouring is Neighbouring.REPLACE else np.maximum(np.abs(low), np.abs(high))
         farthest = np.maximum(farthest, (moves * norms).max(axis=1))  # NaN if either is NaN
-        curvatures += ((2 * ndtr(limits / residual_stds) - 1) * loss.curvature(predicted)) @ squared
+        left = compute_error_function(limits / (math.sqrt(2.0) * residual_stds))
+        curvatures += (left * loss.curvature(predicted)) @ squared
     most = [neighbouring.sensitivity(query.clip_norm) for query in queries]
     return [
         ResidualSums(total, float(square), float(far) if far <= limit else limit, curvature / n)

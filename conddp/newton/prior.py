@@ -8,6 +8,7 @@ released numbers determine the posterior weights of the mixture components.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +69,7 @@ class SignalPrior:
         noise = np.minimum(noise_variance, VAGUE)
         constant = 1 if self.has_constant else 0
         slopes = slice(constant, None)
-        members = self._members(slopes) * label_variance
+        members = self._members * label_variance
         total = members + noise[slopes]
         evidence = -0.5 * (measured[slopes] ** 2 / total + np.log(total)).sum(axis=1)
         weights = np.exp(evidence - evidence.max())
@@ -83,7 +84,8 @@ class SignalPrior:
             variance = np.concatenate([[fraction * noise[0]], variance])
         return Posterior(mean, np.maximum(variance, 1e-14))
 
-    def _members(self, slopes: slice) -> NDArray[np.float64]:
+    @cached_property
+    def _members(self) -> NDArray[np.float64]:
         """Prior variances of all mixture components, for labels of unit variance, shape (members, slopes)."""
-        powers = [self.variances[slopes] ** exponent for exponent in EXPONENTS]
+        powers = [self.variances[int(self.has_constant) :] ** exponent for exponent in EXPONENTS]
         return np.concatenate([np.outer(SIGNAL_FRACTIONS, power / max(power.sum(), 1e-300)) for power in powers])

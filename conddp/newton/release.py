@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from conddp._fused import load_kernels
-from conddp.data.passes import BLOCK_SIZE, Sliceable, add_sums, list_blocks, run_pass
-from conddp.features.public_rows import DenseBlock, PublicRows, RowBlock
+from conddp.data.passes import BLOCK_SIZE, Sliceable, add_sums, get_partitions, is_for_threads, run_pass
+from conddp.features.public_rows import DenseBlock, DensePass, PublicRows, RowBlock
 from conddp.losses import Loss, Squared
+from conddp.newton.error_function import compute_error_function
 from conddp.newton.fused_residuals import ERROR_FUNCTION, SUM_RESIDUALS
 from conddp.newton.private_columns import PrivateRows
 from conddp.privacy.bounded_sum import BoundedSum
@@ -34,6 +35,7 @@ Vector = NDArray[np.float64]
 Rows = PublicRows | PrivateRows
 
 WORK_PER_CELL = 200.0  # multiplications that take as long as NumPy takes to read a cell in all passes of a run
+NO_MAGNITUDES = np.zeros(0)  # of rows that are formed: the curator covers their rounding errors
 BLOCKS_FOR_CURVATURE = 16  # a subset of the records suffices to estimate the curvature that clamping leaves
 
 
@@ -101,15 +103,19 @@ class _PublicFacts:
     weight_sampled: float = 0.0
 
     def __add__(self, other: "_PublicFacts") -> "_PublicFacts":
-        farthest = np.maximum(self.farthest, other.farthest)  # NaN if either is NaN
         return _PublicFacts(
-            float(farthest),
+            _find_larger(self.farthest, other.farthest),
             self.magnitudes + other.magnitudes,
             self.distances + other.distances,
-            float(np.maximum(self.alone, other.alone)),
+            _find_larger(self.alone, other.alone),
             self.curvature + other.curvature,
             self.weight_sampled + other.weight_sampled,
         )
+
+
+def _find_larger(one: float, other: float) -> float:
+    """Return the larger number; NaN if either is NaN."""
+    return one if one > other or one != one else other
 
 
 @np.errstate(all="ignore")  # warnings must not depend on labels
@@ -234,7 +240,10 @@ def _sum_residuals(
         curvature = np.full(k, 2 * ndtr(query.clip_norm / query.residual_std) - 1)
         return ResidualSums(passing.finish_rows(total), square, most, curvature)
     stride = max(1, n // BLOCK_SIZE // BLOCKS_FOR_CURVATURE)
-    total, square, facts = run_pass(replace(sum_block, stride=stride), label, passing.blocks, num_cells=n * k)
+    is_small = stride == 1 and not is_for_threads(n * k) and isinstance(passing, DensePass)
+    size = n if is_small and get_partitions(passing.blocks, label) is None else BLOCK_SIZE  # one block costs the least
+    sum_block = replace(sum_block, stride=stride)
+    total, square, facts = run_pass(sum_block, label, passing.blocks, block_size=size, num_cells=n * k)
     farthest = facts.farthest if facts.farthest <= most else most  # also if it is NaN
     curvature = passing.finish_squares(np.asarray(facts.curvature)) / facts.weight_sampled
     rounding = passing.bound_rounding(facts.magnitudes)
@@ -308,8 +317,8 @@ class _SumBlock:
             if kernel is not None:
                 return self._sum_at_once(kernel, labels, rows, weights, with_curvature)
         parts = (
-            self._sum(labels[part], rows[part], None if weights is None else weights[part], with_curvature)
-            for part in list_blocks(len(labels), block_size=rows.rows_in_cache)
+            self._sum(labels[part], block, None if weights is None else weights[part], with_curvature)
+            for part, block in rows.list_parts()
         )
         with np.errstate(all="ignore"):  # warnings must not depend on labels; the pass may run in another process
             return reduce(add_sums, parts)
@@ -329,11 +338,11 @@ class _SumBlock:
         total, curvature = np.zeros(k), np.zeros(k if with_curvature else 0)
         distances = np.empty(0 if weights is None or not self.stride else len(labels))
         square, farthest, alone = kernel(
-            np.require(rows.values, np.float64, ["C", "A", "W"]),
-            np.require(labels, np.float64, ["C", "A", "W"]),
-            np.empty(0) if weights is None else np.require(weights, np.float64, ["C", "A", "W"]),
-            np.require(rows.coefficients, np.float64, ["C", "A", "W"]),
-            np.require(rows.direction_weights, np.float64, ["C", "A", "W"]),
+            _make_ready(rows.values, np.float32 if rows.values.dtype == np.float32 else np.float64),
+            _make_ready(labels),
+            np.empty(0) if weights is None else _make_ready(weights),
+            _make_ready(rows.coefficients),
+            _make_ready(rows.direction_weights),
             ERROR_FUNCTION,
             query.clip_norm,
             *self.label_range,
@@ -349,14 +358,20 @@ class _SumBlock:
         )
         if not self.stride:
             return total, square
-        facts = _PublicFacts(farthest, np.zeros(0), () if weights is None else (distances,), alone)
-        if with_curvature:
-            sampled = float(len(labels)) if weights is None else float(weights.sum())
-            facts = replace(facts, curvature=curvature, weight_sampled=sampled)
-        return total, square, facts
+        kept = () if weights is None else (distances,)
+        if not with_curvature:
+            return total, square, _PublicFacts(farthest, NO_MAGNITUDES, kept, alone)
+        sampled = float(len(labels)) if weights is None else float(weights.sum())
+        return total, square, _PublicFacts(farthest, NO_MAGNITUDES, kept, alone, curvature, sampled)
 
     def __repr__(self) -> str:
         return "<sums of clamped residuals>"
+
+
+def _make_ready(array: NDArray[Any], dtype: Any = np.float64) -> NDArray[Any]:
+    """Return an array as kernels take it, which is nearly always the array itself."""
+    is_ready = array.dtype == dtype and array.flags.carray
+    return array if is_ready else np.require(array, dtype, ["C", "A", "W"])
 
 
 @dataclass(frozen=True)
@@ -368,19 +383,27 @@ class _Residuals:
     predicted: Vector
     norms: Vector
     limits: Vector
+    negated: Vector  # limits
     weights: Vector | None
 
     @classmethod
     def of(cls, rows: RowBlock, query: ResidualQuery, weights: Vector | None) -> "_Residuals":
         norms = rows.measure()
-        limits = query.clip_norm / np.maximum(norms, 1e-12)
-        return cls(query, rows, rows.predict(), norms, limits, weights)
+        limits = np.maximum(norms, 1e-12)
+        np.divide(query.clip_norm, limits, out=limits)
+        return cls(query, rows, rows.predict(), norms, limits, -limits, weights)
+
+    def clamp(self, residuals: Vector) -> Vector:
+        """Clamp residuals to the limits; NaN stays NaN."""
+        clamped = np.minimum(residuals, self.limits)
+        return np.maximum(clamped, self.negated, out=clamped)
 
     def add_up(self, label: Vector, label_range: tuple[float, float], loss: Loss) -> tuple[Vector, float]:
         """Sum over the block; the sums are private."""
-        residuals = loss.residual(self.predicted, np.clip(label, *label_range))
-        clamped = np.clip(residuals, -self.limits, self.limits)
-        squares = np.minimum(residuals**2, self.query.square_limit**2)
+        residuals = loss.residual(self.predicted, label.clip(*label_range))
+        clamped = self.clamp(residuals)
+        squares = np.multiply(residuals, residuals)
+        np.minimum(squares, self.query.square_limit**2, out=squares)
         if self.weights is not None:
             return self.rows.sum_rows(clamped * self.weights), float(squares @ self.weights)
         return self.rows.sum_rows(clamped), float(squares.sum())
@@ -390,18 +413,21 @@ class _Residuals:
     ) -> _PublicFacts:
         """Compute the sensitivity of the first sum to a label, and the expected curvature, without using labels."""
         low, high = loss.residual_ends(self.predicted, label_range)
-        lowest, highest = np.clip(low, -self.limits, self.limits), np.clip(high, -self.limits, self.limits)
-        largest = np.maximum(np.abs(lowest), np.abs(highest))
-        distances = highest - lowest if neighbouring is Neighbouring.REPLACE else largest
-        moves, alone, weights = distances * self.norms, 0.0, self.weights
+        lowest, highest = self.clamp(low), self.clamp(high)
+        by_replacement, magnitudes, weights = neighbouring is Neighbouring.REPLACE, NO_MAGNITUDES, self.weights
+        if not by_replacement or not isinstance(self.rows, DenseBlock):
+            largest = np.maximum(np.abs(lowest), np.abs(highest))
+            magnitudes = self.rows.sum_magnitudes(largest if weights is None else largest * weights)
+        distances = highest - lowest if by_replacement else largest
+        moves, alone = distances * self.norms, 0.0
         farthest, kept = float(moves.max()), tuple[Vector, ...]()
-        magnitudes = self.rows.sum_magnitudes(largest if weights is None else largest * weights)
         if weights is not None:
             kept = (distances,)
             alone = float((np.hypot(moves, self.query.square_weight * self.query.clip_norm) * weights).max())
         if not with_curvature:
             return _PublicFacts(farthest, magnitudes, kept, alone)
-        left = (2 * ndtr(self.limits / self.query.residual_std) - 1) * loss.curvature(self.predicted)
+        left = compute_error_function(self.limits / (math.sqrt(2.0) * self.query.residual_std))
+        left *= loss.curvature(self.predicted)
         if weights is not None:
             left = left * weights
         sampled = float(len(moves)) if weights is None else float(weights.sum())

@@ -118,7 +118,7 @@ def _expect_errors(variance: Vector, noise_variances: Vector) -> Vector:
     inverse = np.sort(1 / variance)
     number = np.arange(1, len(inverse) + 1)
     sums = np.cumsum(inverse)
-    levels = (1 + np.outer(noise_variances, sums)) / number  # if so many directions are filled
-    filled = np.count_nonzero(levels > np.outer(noise_variances, inverse), axis=1)
+    levels = (1 + noise_variances[:, None] * sums) / number  # if so many directions are filled
+    filled = (levels > noise_variances[:, None] * inverse).sum(axis=1)
     left = np.append(np.cumsum((1 / inverse)[::-1])[::-1], 0.0)  # of directions that are not filled
     return np.asarray(filled * noise_variances / levels[np.arange(len(levels)), filled - 1] + left[filled])

@@ -22,7 +22,7 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from conddp._validate import in_range, positive, positive_integer
+from conddp._validate import positive, positive_integer
 from conddp.errors import PrivacyError
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.bounded_sum import BoundedSum, bound_rounding
@@ -354,10 +354,10 @@ class Curator:
             self._charge(self._releases[-1])
             self._counts[-1] += 1
             return
-        sensitivities = np.atleast_1d(np.asarray(bounded.sensitivity, dtype=np.float64))
-        stds = np.atleast_1d(np.asarray(noise_std, dtype=np.float64)) * (1 + self.rounding)
-        sensitivities, stds = np.broadcast_arrays(sensitivities, stds)
-        if not (np.isfinite(sensitivities) & (sensitivities > 0) & np.isfinite(stds) & (stds > 0)).all():
+        pairs = [(bounded.sensitivity, noise_std)]
+        if type(bounded.sensitivity) is not float or type(noise_std) is not float:  # floats are by far the quickest
+            pairs = [(float(one), float(std)) for one, std in np.broadcast(bounded.sensitivity, noise_std)]
+        if not pairs or not all(0 < one < math.inf and 0 < std < math.inf for one, std in pairs):
             raise PrivacyError(
                 f"a release needs a positive, finite sensitivity and noise_std, got "
                 f"sensitivity={bounded.sensitivity!r} and noise_std={noise_std!r} for {bounded.what}."
@@ -366,11 +366,8 @@ class Curator:
             self._append(UnprotectedRelease(f"{bounded.what}, in float32"))
             self._last = made_from
             return
-        worst = int(np.argmax(sensitivities / stds))
-        in_range(0.0, 1.0, sampling_probability=sampling_probability)
-        self._append(
-            GaussianRelease(bounded.what, 1, float(sensitivities[worst]), float(stds[worst]), sampling_probability)
-        )
+        sensitivity, std = max(pairs, key=lambda pair: pair[0] / pair[1])
+        self._append(GaussianRelease(bounded.what, 1, sensitivity, std * (1 + self.rounding), sampling_probability))
         self._last = made_from
 
     def _check_shape(self, bounded: BoundedSum, noise_std: Any) -> None:

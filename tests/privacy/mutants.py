@@ -107,13 +107,17 @@ FIRST = {
     "data/parts.py": ("tests/privacy/test_release.py",),
     "training/clipping.py": ("tests/test_heads.py", "tests/privacy/test_whole_fits.py"),
     "newton/release.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_units.py"),
-    "newton/fused_residuals.py": ("tests/privacy/test_fused_residuals.py",),
+    "newton/fused_residuals.py": ("tests/privacy/test_fused_residuals.py", "tests/privacy/test_rounded_rows.py"),
     "newton/joint_run.py": ("tests/test_trials.py",),
     "_fused.py": ("tests/test_kernels.py",),
     "data/threads.py": ("tests/test_passes.py",),
     "features/unit_moves.py": ("tests/privacy/test_units.py",),
-    "features/public_rows.py": ("tests/privacy/test_sensitivity.py",),
-    "features/grouped_rows.py": ("tests/privacy/test_grouped_rows.py", "tests/test_sparse.py"),
+    "features/public_rows.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_rounded_rows.py"),
+    "features/grouped_rows.py": (
+        "tests/privacy/test_grouped_rows.py",
+        "tests/test_sparse.py",
+        "tests/privacy/test_rounded_rows.py",
+    ),
     "features/conditioned_rows.py": ("tests/privacy/test_grouped_rows.py", "tests/test_sparse.py"),
     "data/units.py": ("tests/privacy/test_units.py",),
     "data/records.py": ("tests/privacy/test_weights.py", "tests/test_weights.py"),
@@ -427,8 +431,8 @@ MUTANTS = (
     Mutant(
         "kernel: weights left out",
         "newton/fused_residuals.py",
-        "factor *= weights[i]",
-        "factor *= 1.0",
+        "factors[i] *= weight",
+        "factors[i] *= 1.0",
     ),
     # Newton steps of several fits together
     Mutant(
@@ -730,8 +734,8 @@ MUTANTS = (
     Mutant(
         "kernels: sums beyond the grid",
         "privacy/fused_noise.py",
-        "multiple = multiple if multiple < largest else largest",
-        "multiple = multiple if multiple < 2 * largest else largest",
+        "multiple = multiple if multiple < largest else largest\n        whole",
+        "multiple = multiple if multiple < 2 * largest else largest\n        whole",
     ),
     Mutant(
         "kernels: doubtful draws are decided in floating point",
@@ -804,7 +808,7 @@ MUTANTS = (
     Mutant(
         "residuals not clamped",
         "newton/release.py",
-        "clamped = np.clip(residuals, -self.limits, self.limits)",
+        "clamped = self.clamp(residuals)",
         "clamped = residuals",
     ),
     Mutant(
@@ -1124,8 +1128,26 @@ MUTANTS = (
     Mutant(
         "float32 sums in newton",
         "features/public_rows.py",
-        "return np.asarray(factors @ self.values)",
+        "return np.asarray(factors @ self._numbers)",
         "return np.asarray(factors.astype(np.float32) @ self.values.astype(np.float32))",
+    ),
+    Mutant(
+        "rounded rows: arithmetic in float32",
+        "features/public_rows.py",
+        "if self.buffers is None or self.values.dtype == np.float64:",
+        "if True: return self.values  # type: ignore[return-value]\n        if self.buffers is None:",
+    ),
+    Mutant(
+        "rounded rows: records with weights too",
+        "features/grouped_rows.py",
+        "if kind is WhitenedRows and weights is None and",
+        "if kind is WhitenedRows and",
+    ),
+    Mutant(
+        "rounded rows: norms of the kernel in float32",
+        "newton/fused_residuals.py",
+        "u = np.float64(rows[start + i, j])  # float()",
+        "u = float(rows[start + i, j])  # float()",
     ),
     Mutant(
         "rounding not covered",
@@ -1234,8 +1256,8 @@ MUTANTS = (
     Mutant(
         "newton: only the last block counts for the sensitivity",
         "newton/release.py",
-        "farthest = np.maximum(self.farthest, other.farthest)",
-        "farthest = np.minimum(self.farthest, other.farthest)",
+        "_find_larger(self.farthest, other.farthest)",
+        "min(self.farthest, other.farthest)",
     ),
     Mutant(
         "moments: private columns taken for centred",
