@@ -24,7 +24,7 @@ from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
 from conddp.privacy.fused_noise import FILL_NORMALS, make_quantile_table
 from conddp.privacy.neighbouring import Neighbouring
-from conddp.privacy.noise import SMALLEST_TAIL, NoiseStream, compute_grid, gaussian, laplace
+from conddp.privacy.noise import LARGEST_MULTIPLE, SMALLEST_TAIL, NoiseStream, compute_grid, gaussian, laplace
 from conddp.privacy.release import Curator, bound_rounding
 from conddp.training.clipping import Workspace, compute_clipped_sum, fuse_clipped_sum
 from conddp.training.loop import LARGEST_PARAMETER, TrainingPlan, train
@@ -383,6 +383,7 @@ def test_releases_with_kernels_are_those_without_bit_for_bit(
     sizes, stds = [1, 5, 70, 3000, 3, 9000], [0.3, 5.0, 1e-7, 2.0, 1e6, 1.0]
     values = [np.random.default_rng(size).normal(size=size) for size in sizes]
     values[2][:4] = np.inf, -np.inf, np.nan, 1e300
+    values[2][4:6] = np.array([1.5, -1.5]) * LARGEST_MULTIPLE * compute_grid(stds[2])  # a little beyond the largest
 
     def release() -> list[Any]:
         stream = NoiseStream(shape, np.random.default_rng(3))
