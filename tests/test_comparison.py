@@ -267,7 +267,7 @@ def test_labels_can_be_simulated_from_other_features_than_those_of_the_fits(publ
     assert found.constant == expected.constant and found.errors["mean"] == expected.errors["mean"]
     assert found.num_public == 1
     assert min(found.errors["non-private"][0]) > 1.01  # one of three columns, against least squares on all of them
-    with pytest.raises(SchemaError, match="simulate_from has 599 records, but there are 600"):
+    with pytest.raises(SchemaError, match="for 599 records, but there are 600"):
         compare_algorithms(halved, simulate_from=public[np.arange(599)], **settings)
 
 

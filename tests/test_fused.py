@@ -27,7 +27,7 @@ from conddp.heads.mlp import MLP
 from conddp.privacy.bounded_sum import bound_rounding
 from conddp.privacy.fused_noise import FILL_NORMALS, make_quantile_table
 from conddp.privacy.neighbouring import Neighbouring
-from conddp.privacy.noise import SMALLEST_TAIL, NoiseStream, compute_grid, gaussian, laplace
+from conddp.privacy.noise import LARGEST_MULTIPLE, SMALLEST_TAIL, NoiseStream, _Draws, compute_grid, gaussian, laplace
 from conddp.privacy.release import Curator
 from conddp.training.clipping import Workspace, compute_clipped_sum, fuse_clipped_sum
 from conddp.training.loop import LARGEST_PARAMETER, TrainingPlan, train
@@ -436,25 +436,36 @@ def test_interpolated_quantiles_are_far_more_accurate_than_their_tolerance() -> 
 @pytest.mark.parametrize("make_shape", [gaussian, laplace])
 @pytest.mark.parametrize("tolerance", [None, 1e-9])
 def test_releases_with_kernels_are_those_without_bit_for_bit(
-    make_shape: Any, tolerance: float | None, request: pytest.FixtureRequest
+    make_shape: Any, tolerance: float | None, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    decided: list[tuple[int, float, float]] = []
+    decide = _Draws.decide
+
+    def note(draws: _Draws, *question: Any) -> int:
+        decided.append(question)
+        return decide(draws, *question)
+
+    monkeypatch.setattr(_Draws, "decide", note)
     # With a large tolerance, one draw in 500 is decided in multiple precision.
     shape = make_shape() if tolerance is None else replace(make_shape(), tolerance=tolerance)
     sizes, stds = [1, 5, 70, 3000, 3, 9000], [0.3, 5.0, 1e-7, 2.0, 1e6, 1.0]
     values = [np.random.default_rng(size).normal(size=size) for size in sizes]
     values[2][:4] = np.inf, -np.inf, np.nan, 1e300
+    values[2][4:6] = np.array([1.5, -1.5]) * LARGEST_MULTIPLE * compute_grid(stds[2])  # a little beyond the largest
 
     def release() -> list[Any]:
         stream = NoiseStream(shape, np.random.default_rng(3))
         with np.errstate(over="ignore"):  # as in a fit
             return [stream.add(each, std) for each, std in zip(values, stds, strict=True)]
 
-    plain = release()
+    plain, by_numpy = release(), len(decided)
     request.getfixturevalue("kernels")
     for one, other, std in zip(release(), plain, stds, strict=True):
         np.testing.assert_array_equal(one, other)
         assert np.isfinite(one).all()
         assert (np.fmod(one, compute_grid(std)) == 0).all()
+    asked = [[offset for _, offset, _ in each] for each in (decided[:by_numpy], decided[by_numpy:])]
+    assert asked[0] == asked[1] and (tolerance is None or by_numpy > 10)  # the same ones are in doubt
 
 
 def test_adam_with_a_kernel_takes_the_same_steps_bit_for_bit(

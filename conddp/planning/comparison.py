@@ -259,7 +259,9 @@ def compare_algorithms(
     sample, sampled_units = _sample(public_features, units, at_most)
     if simulate_from is not None:
         if len(simulate_from) != len(public_features):
-            raise SchemaError(f"simulate_from has {len(simulate_from)} records, but there are {len(public_features)}.")
+            raise SchemaError(
+                f"labels would be simulated for {len(simulate_from)} records, but there are {len(public_features)}."
+            )
         simulate_from, _ = _sample(simulate_from, units, at_most)
     setting = _Setting(
         sample, dict(private or {}), algorithms, head, epsilons, delta, neighbouring, sampled_units, simulate_from
