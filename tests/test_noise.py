@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mpmath import mp
-from scipy.stats import chisquare, norm
+from scipy.stats import chisquare, kstest, norm
 
 from conddp.privacy import noise
 from conddp.privacy.noise import (
@@ -58,6 +58,19 @@ def test_quantiles_are_far_more_accurate_than_their_tolerance(name: str) -> None
     assert max(errors) < shape.tolerance / 8
     with mp.workprec(200):  # and what it is compared with is a survival function
         assert all(0 <= shape.survival(mp.mpf(t)) <= 1 + 1e-9 for t in (1e-3, 0.5, 3.0, 40.0) if "discrete" not in name)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 16.6, 19.4, 24.4, 27.0])
+def test_staircases_go_from_piece_to_piece_where_they_should(epsilon: float) -> None:
+    # A large epsilon makes the second piece of a step so improbable that its tail is lost beside 1.
+    shape = staircase(epsilon)
+    with mp.workprec(200):
+        end = shape.survival(mp.mpf(epsilon) / (1 + mp.exp(mp.mpf(epsilon) / 2)))  # of the first piece
+    for tail in float(end) * (1 + np.arange(-60, 61) * 2.0**-44):
+        found = float(shape.quantile(np.array([tail]))[0])
+        with mp.workprec(200):
+            low, high = (shape.survival(mp.mpf(max(found + move, 0.0))) for move in (shape.tolerance, -shape.tolerance))
+            assert low <= mp.mpf(tail) <= high
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -191,3 +204,9 @@ def test_outcomes_at_the_end_of_a_weight_are_decided_by_more_bits(monkeypatch: p
     share = np.mean(outcomes == 0)
     # The end lies at 2/3 of the last interval; four standard deviations, fixed seed.
     assert abs(share - 2 / 3) < 4 * math.sqrt(2 / 9 / size)
+
+
+def test_generators_with_words_of_32_bits_give_the_same_noise() -> None:
+    stream = NoiseStream(gaussian(), np.random.Generator(np.random.MT19937(3)))
+    drawn = stream.add(np.zeros(4000), 1.0)
+    assert kstest(drawn, "norm").pvalue > 1e-3

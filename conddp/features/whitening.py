@@ -127,8 +127,11 @@ class WhitenedRows(PublicRows):
 
     def start_pass(self, coefficients: NDArray[np.float64], direction_weights: NDArray[np.float64]) -> DensePass:
         """Prepare a pass over the rows."""
-        keep = (lambda: self._by_columns) if self.values.size <= MOST_SQUARED else None
+        keep = self._keep_squares if self.values.size <= MOST_SQUARED else None
         return DensePass(self.values, coefficients, direction_weights, keep)
+
+    def _keep_squares(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return self._by_columns
 
     @cached_property
     def _by_columns(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

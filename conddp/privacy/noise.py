@@ -111,7 +111,7 @@ def staircase(epsilon: float) -> NoiseShape:
         step = np.floor(-np.log(v) / epsilon)
         left = np.clip(v * np.exp(epsilon * step), fall, 1.0)  # tail probability, relative to that of the step
         first, second = gamma * (1 - left) / inner, 1 - (1 - gamma) * (left - fall) / outer
-        return np.asarray(epsilon * (step + np.where(left > 1 - inner, first, second)))
+        return np.asarray(epsilon * (step + np.where(left > fall + outer, first, second)))
 
     def survival(t: Any) -> Any:
         mp = _mp()
@@ -323,8 +323,7 @@ def _signs(bits: NDArray[np.uint64]) -> Vector:
 
 
 def _draw_bits(size: int, rng: np.random.Generator) -> NDArray[np.uint64]:
-    drawn: NDArray[np.uint64] = rng.bit_generator.random_raw(size)
-    return drawn
+    return rng.integers(0, 2**64 - 1, size=size, dtype=np.uint64, endpoint=True)
 
 
 def _extend(first: int, bits: int, rng: np.random.Generator) -> tuple[int, int]:

@@ -106,7 +106,11 @@ FIRST = {
     "models/evidence.py": ("tests/test_evidence.py",),
     "data/parts.py": ("tests/privacy/test_release.py",),
     "training/clipping.py": ("tests/test_heads.py", "tests/privacy/test_whole_fits.py"),
-    "newton/release.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_units.py"),
+    "newton/release.py": (
+        "tests/privacy/test_sensitivity.py",
+        "tests/privacy/test_blocks.py",
+        "tests/privacy/test_units.py",
+    ),
     "newton/fused_residuals.py": ("tests/privacy/test_fused_residuals.py", "tests/privacy/test_rounded_rows.py"),
     "newton/joint_run.py": ("tests/test_trials.py",),
     "_fused.py": ("tests/test_kernels.py",),
@@ -1258,6 +1262,12 @@ MUTANTS = (
         "newton/release.py",
         "_find_larger(self.farthest, other.farthest)",
         "min(self.farthest, other.farthest)",
+    ),
+    Mutant(
+        "newton: only the last block counts for the sensitivity with weights",
+        "newton/release.py",
+        "_find_larger(self.alone, other.alone)",
+        "min(self.alone, other.alone)",
     ),
     Mutant(
         "moments: private columns taken for centred",
