@@ -162,8 +162,8 @@ def fuse_clipped_sum(
     """Return a function that writes what :func:`compute_clipped_sum` computes into the workspace, by compiled kernels.
 
     Privacy
-        As :func:`compute_clipped_sum`. The sums differ by rounding errors, which the curator covers for both. They may be
-        those of rows that are rounded to float32 (:meth:`~conddp.heads.fused.ClippedRecords.round_rows`).
+        As :func:`compute_clipped_sum`. The sums differ by rounding errors, which the curator covers for both. They may
+        be those of rows that are rounded to float32 (:meth:`~conddp.heads.fused.ClippedRecords.round_rows`).
 
     Parameters
     ----------
