@@ -8,8 +8,8 @@ import numpy as np
 from ..workers import serve
 
 
-def run(*, n: int, d: int, head: str) -> tuple[float, float, None]:
-    """Plan once, with one worker."""
+def run(*, n: int, d: int, head: str, workers: int) -> tuple[float, float, None]:
+    """Plan once."""
     from conddp import PublicFeatures, Schema
     from conddp.planning import make_plan
 
@@ -18,7 +18,7 @@ def run(*, n: int, d: int, head: str) -> tuple[float, float, None]:
     features = PublicFeatures(np.random.default_rng(0).normal(size=(n, d)), names)
     schema = Schema.of(label="label", label_bounds=(0, 1), public=names)
     wall, busy = time.perf_counter(), time.process_time()
-    make_plan(features, schema, head=head)
+    make_plan(features, schema, head=head, num_workers=workers)
     return time.perf_counter() - wall, time.process_time() - busy, None
 
 
