@@ -42,8 +42,8 @@ def draw_target(shown: Shown) -> Figure:
     panel.annotate(f"whole grid: {show_duration(total)}", (total, highest), xytext=(-6, -6), **_beside(RIVAL, "right"))
     for name, label, colour, offset, side in (
         ("conddp, first", "conddp, first fit of a process", OURS, (9, 5), "left"),
-        ("Opacus, one run", "Opacus, best of its grid", RIVAL, (0, -16), "center"),
-        ("scikit-learn", "least squares, not private", PLAIN, (8, 6), "left"),
+        ("Opacus, one run", "Opacus, best of its grid", RIVAL, (-4, -16), "left"),
+        ("scikit-learn", "least squares, not private", PLAIN, (-5, 20), "left"),
     ):
         row = next((row for row in work["rows"] if row["name"].startswith(name)), None)
         if row is not None:
