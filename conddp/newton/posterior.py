@@ -145,6 +145,13 @@ class RunningPosterior:
         posterior = prior.update(clamped.mean, clamped.variance, mean_square)
         return cls(has_constant, [prior], clamped, UnclampedMean(), posterior)
 
+    def restart(self, prior: SignalPrior) -> "RunningPosterior":
+        """Start anew with other directions, of which the first is the constant. What is known about it is kept."""
+        nothing = np.zeros(len(prior.variances))
+        clamped = RunningMean(nothing.copy(), np.full_like(nothing, VAGUE))
+        clamped.mean[0], clamped.variance[0] = self.clamped.mean[0], self.clamped.variance[0]
+        return RunningPosterior(self.has_constant, [prior], clamped, self.opening, Posterior(nothing, nothing))
+
     def add(self, estimate: Vector, noise_variance: Vector, *, clamped: bool) -> None:
         """Add an unbiased estimate of the coefficients; an infinite variance marks a missing estimate."""
         if self.has_constant and not clamped:

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Posterior", "SignalPrior"]
+__all__ = ["GivenPrior", "Posterior", "SignalPrior"]
 
 Vector = NDArray[np.float64]
 
@@ -26,6 +26,7 @@ SIGNAL_FRACTIONS = (
     1.0,
     2.0,
 )  # tau^2 divided by the label variance; above 1 in case the label variance is underestimated
+MULTIPLES = (0.1, 0.3, 1.0, 3.0, 10.0)  # of given variances, in case they are wrong
 CONSTANT_VARIANCE = 1 / 12  # prior variance of the constant: uniform over a range of unit width
 VAGUE = 1e9  # variance of a coefficient that has not been measured
 
@@ -69,7 +70,7 @@ class SignalPrior:
         noise = np.minimum(noise_variance, VAGUE)
         constant = 1 if self.has_constant else 0
         slopes = slice(constant, None)
-        members = self._members * label_variance
+        members = self._list_members(label_variance)
         total = members + noise[slopes]
         evidence = -0.5 * (measured[slopes] ** 2 / total + np.log(total)).sum(axis=1)
         weights = np.exp(evidence - evidence.max())
@@ -84,8 +85,29 @@ class SignalPrior:
             variance = np.concatenate([[fraction * noise[0]], variance])
         return Posterior(mean, np.maximum(variance, 1e-14))
 
+    def _list_members(self, label_variance: float) -> NDArray[np.float64]:
+        """Prior variances of all mixture components, shape (members, slopes)."""
+        return self._members * label_variance
+
     @cached_property
     def _members(self) -> NDArray[np.float64]:
         """Prior variances of all mixture components, for labels of unit variance, shape (members, slopes)."""
         powers = [self.variances[int(self.has_constant) :] ** exponent for exponent in EXPONENTS]
         return np.concatenate([np.outer(SIGNAL_FRACTIONS, power / max(power.sum(), 1e-300)) for power in powers])
+
+
+@dataclass(frozen=True)
+class GivenPrior(SignalPrior):
+    """Prior of directions whose variances are known up to a common factor: a mixture over that factor.
+
+    Parameters
+    ----------
+    variances : array of shape (k,)
+        Variances of the coefficients. That of the constant, if there is one, is not used.
+    has_constant : bool
+        As in :class:`SignalPrior`.
+    """
+
+    def _list_members(self, label_variance: float) -> NDArray[np.float64]:
+        """Prior variances of all mixture components, shape (members, slopes)."""
+        return np.outer(MULTIPLES, self.variances[int(self.has_constant) :])

@@ -12,16 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from conddp.data.passes import Sliceable
-from conddp.features.public_rows import PublicRows
 from conddp.features.whitening import WhitenedRows
 from conddp.losses import Loss, Squared
-from conddp.newton.posterior import ResidualScale, RunningPosterior
 from conddp.newton.prior import Posterior
 from conddp.newton.release import ResidualQuery, Rows, StepEstimate, release_residuals
-from conddp.newton.schedule import HALF_RANGE, NewtonPlan, allot_weights, choose_clip_norm
+from conddp.newton.run_state import RunState, count_noise_records
+from conddp.newton.schedule import NewtonPlan
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.release import Curator
 
@@ -40,8 +38,6 @@ StepCallback = Callable[[int, Vector], bool | None]  # called with the number of
 AddDirections = Callable[[Vector], WhitenedRows]  # makes additional directions from the current coefficients
 
 ADD_AT = 0.5  # fraction of the budget after which additional directions are requested
-SQUARE_LIMIT = 3.0  # smallest limit, in residual standard deviations, at which squared residuals are clamped
-FIRST_GUESS = ResidualScale(0.12**2, 0.12**2)  # initial estimate of the label variance, in units of the label range
 
 
 @dataclass(frozen=True)
@@ -204,7 +200,8 @@ def take_steps(
     wants_directions : bool
         Whether to ask for additional directions, once, when half of the budget is spent.
     """
-    run = _Run(rows, start, mu, neighbouring, plan or NewtonPlan())
+    plan = plan or NewtonPlan()
+    run = RunState(rows, start, mu, neighbouring, plan, plan.divide_budget(count_noise_records(rows)))
     for number, fraction in enumerate(run.fractions):
         if wants_directions and sum(run.fractions[:number]) >= ADD_AT:
             added = yield DirectionsQuestion(run.coefficients)
@@ -214,90 +211,10 @@ def take_steps(
         query = run.ask_opening(number) if number < 2 else run.ask_step(number)
         answer = yield ResidualQuestion(run.rows, run.coefficients, query, mu * math.sqrt(fraction))
         assert isinstance(answer, StepEstimate)
-        run.learn(number, query, answer)
+        if number < 2:
+            run.learn_opening(number, answer)
+        else:
+            run.learn_step(query, answer)
         if callback is not None and callback(number + 1, run.coefficients):
             break
     return NewtonRun(run.rows, run.coefficients, run.running.posterior, tuple(run.clip_norms), tuple(run.residual_stds))
-
-
-def count_noise_records(rows: Rows) -> int:
-    """Number of records, each protected on its own, whose mean would need as much noise; n without units."""
-    return rows.num_records if rows.weights is None else max(1, int(rows.weights.noise_records))
-
-
-class _Run:
-    """State of a run between releases, derived from released and public numbers only."""
-
-    def __init__(self, rows: Rows, start: Vector, mu: float, neighbouring: Neighbouring, plan: NewtonPlan) -> None:
-        self.rows, self.start, self.mu, self.plan = rows, start, mu, plan
-        self.fractions = plan.divide_budget(count_noise_records(rows))
-        self.per_clip_norm = math.hypot(neighbouring.sensitivity(1.0), plan.square_weight)
-        self.sampling_records: float = rows.num_records
-        if rows.weights is not None:
-            self.per_clip_norm = rows.weights.compute_move(neighbouring.sensitivity(1.0), plan.square_weight)
-            self.sampling_records = rows.weights.sampling_records
-        self.scale = ResidualScale(FIRST_GUESS.mean_square, FIRST_GUESS.std)
-        self.running = RunningPosterior.of(rows.variances, self.scale.mean_square, has_constant=rows.has_constant)
-        self.coefficients = start
-        self.clip_norms: list[float] = []
-        self.residual_stds: list[float] = []
-        self.opening_weights = np.full_like(start, 1 / len(start))
-        if rows.has_constant:
-            self.opening_weights = np.zeros_like(start)
-            self.opening_weights[0] = 1.0
-
-    def add_directions(self, added: WhitenedRows) -> None:
-        """Append directions to the existing ones."""
-        if not isinstance(self.rows, WhitenedRows):
-            raise TypeError("directions can be added to public rows in memory only.")
-        self.rows = self.rows.join(added)
-        self.start = np.pad(self.start, (0, added.num_directions))
-        self.running.add_directions(added)
-        self._update()
-
-    def ask_opening(self, number: int) -> ResidualQuery:
-        """Query for the mean of the labels (first release), then for their spread (second release)."""
-        clip_norm = HALF_RANGE
-        if self.rows.has_constant and isinstance(self.rows, PublicRows):
-            clip_norm += abs(self.coefficients[0])  # no residual is clamped, and a label can change by the full range
-        square_weight = 0.0 if number == 0 else HALF_RANGE / clip_norm
-        return ResidualQuery(clip_norm, self.opening_weights, 1e-3, 0.7, square_weight)
-
-    def ask_step(self, number: int) -> ResidualQuery:
-        """Query for a Newton step, with the clip norm and direction weights of least expected error."""
-        residual_std, variance = self.scale.residual_std, self.rows.pool(self.running.posterior.variance)
-        posterior = Posterior(self.running.posterior.mean, variance)
-        unit_std = self.per_clip_norm / self.mu / self.rows.total_weight / math.sqrt(sum(self.fractions[number:]))
-        narrowest = 0.4 * self.clip_norms[-1] if self.clip_norms else 0.0
-        clip_norm = choose_clip_norm(posterior, residual_std, unit_std, self.plan, at_least=narrowest)
-        noise_variance = (clip_norm * unit_std / (2 * ndtr(clip_norm / residual_std) - 1)) ** 2
-        # A higher limit is useful only as far as the mean square stands out from the noise.
-        precision = (
-            self.plan.square_weight
-            * self.rows.total_weight
-            * self.mu
-            * math.sqrt(self.fractions[number])
-            / self.per_clip_norm
-        )
-        square_limit = min(max(SQUARE_LIMIT, math.sqrt(precision)) * residual_std, 1.0)
-        weights = allot_weights(variance, noise_variance)
-        return ResidualQuery(clip_norm, weights, residual_std, square_limit, self.plan.square_weight)
-
-    def learn(self, number: int, query: ResidualQuery, answer: StepEstimate) -> None:
-        """Update all estimates with the result of a query."""
-        curvature = np.where(np.isfinite(answer.noise_variance), answer.curvature, 1.0)
-        before = self.coefficients - self.start
-        clamped = number > 1 or (number == 1 and not isinstance(self.rows, PublicRows))
-        self.running.add(before + answer.step / curvature, answer.noise_variance / curvature**2, clamped=clamped)
-        if number == 1:
-            moved = float((self.running.measured - before) ** 2 @ self.opening_weights)
-            self.scale = ResidualScale.of(answer.mean_square - moved, answer.mean_square_std)
-        elif number > 1:
-            self.scale.update(answer.mean_square, answer.mean_square_std)
-            self.clip_norms.append(query.clip_norm)
-        self.residual_stds.append(self.scale.residual_std)
-        self._update()
-
-    def _update(self) -> None:
-        self.running.update(self.scale.mean_square, self.sampling_records)
-        self.coefficients = self.start + self.running.posterior.mean
