@@ -19,9 +19,11 @@ from conddp.algorithms import (
 from conddp.algorithms.algorithm import Algorithm
 from conddp.algorithms.descent import Descent
 from conddp.heads import HEADS as REGISTERED_HEADS
+from conddp.heads.additive import Additive
 from conddp.heads.embeddings import Embeddings
 from conddp.heads.factorization import FactorizationMachine
 from conddp.heads.head import Head
+from conddp.heads.learned import Learned
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
 from conddp.heads.wide import Wide
@@ -37,7 +39,9 @@ HEADS: dict[str, Head] = {
     "wide": Wide(width=6),
     "embeddings": Embeddings(hidden=(5, 4)),  # without categories, as for a table of numbers
 }
-HEADS |= {name: head for name, head in REGISTERED_HEADS.items() if type(head) not in map(type, HEADS.values())}
+LEARNED_HEADS: dict[str, Head] = {"additive": Additive(width=60), "learned": Learned(width=60)}  # without gradients
+_KNOWN_HEADS = {type(each) for each in (*HEADS.values(), *LEARNED_HEADS.values())}
+HEADS |= {name: head for name, head in REGISTERED_HEADS.items() if type(head) not in _KNOWN_HEADS}
 CODED_HEADS: dict[str, Head] = {  # look up bins in a table; with few bins, most records have a bin twice
     "embeddings-two": Embeddings(num_bins=3, width=2, hidden=(5, 4), num_categories=2),
     "embeddings-three": Embeddings(num_bins=2, width=3, hidden=(4,), activation="tanh", num_categories=3),

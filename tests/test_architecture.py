@@ -47,6 +47,7 @@ CHANCE = {
     "privacy.release": "noise of unprotected releases",
     "privacy.selection": "the number of runs among which the best is chosen",
     "training.sampling": "gaps between the members of a Poisson sample",
+    "features.feature_families": "projections of features, from a fixed seed",
     "features.random_features": "weights of hidden units, from a fixed seed",
     "heads.checking": "made-up records",
     "heads.embeddings": "initial weights",

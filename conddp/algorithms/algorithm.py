@@ -55,6 +55,7 @@ class Algorithm(ABC):
     weighs_records: ClassVar[bool] = False  # task.weights are used, in sensitivities too; otherwise they are refused
     divides_work: ClassVar[bool] = False  # runs on several ranks; otherwise refused within conddp.distributed.use_ranks
     takes_codes: ClassVar[bool] = False  # heads may look up bins of categories; otherwise they are refused
+    learns_features: ClassVar[bool] = False  # heads may learn their features during the fit; otherwise they are refused
     losses: ClassVar[tuple[str, ...]] = ("squared",)  # names of the supported losses
 
     def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
@@ -164,6 +165,11 @@ class Algorithm(ABC):
                 f"{name} multiplies public columns by a matrix, but {head.num_codes} of them hold bins of categories, "
                 "which the head looks up in a table. Use SwitchCondDP, which starts from a table that is made from the "
                 "public bins, or DPSGD or RROnBins."
+            )
+        if head.linear_in is Linearity.LEARNED and not self.learns_features:
+            raise ValueError(
+                f"{name} cannot fit head={head}, whose features are learned from released numbers. Use CondNewton, or "
+                "the head 'mlp' or 'wide'."
             )
         if not type(head).__module__.startswith("conddp.heads."):
             check_head(head)
@@ -356,6 +362,8 @@ class Algorithm(ABC):
             records = load_records(records)  # the head looks at all bins
         schema, head = records.schema, head.settle(records.public)
         self.check(schema, head, neighbouring, loss)
+        if head.linear_in is Linearity.LEARNED and not fit_intercept:
+            raise ValueError(f"head={head} always has an intercept, got fit_intercept=False. Use the head 'linear'.")
         if isinstance(records.public, StoredFeatures) and not self.reads_blocks(records.public, head):
             records = load_records(records)
         if self.needs_dense(schema, head):

@@ -33,6 +33,7 @@ from conddp.privacy.transcript import Transcript
 
 __all__ = ["Auto", "Choice"]
 
+_IN_FEATURES = {Linearity.COLUMNS: "", Linearity.FEATURES: " in fixed features", Linearity.LEARNED: " in its features"}
 LABELS_AT_ONCE = 2**22  # simulated labels that are kept in memory, to fit several sets of them together
 
 
@@ -81,6 +82,7 @@ class Auto(Algorithm):
     protects_units: ClassVar[bool] = True
     weighs_records: ClassVar[bool] = True
     takes_codes: ClassVar[bool] = True
+    learns_features: ClassVar[bool] = True
 
     num_simulations: int = 0
 
@@ -179,18 +181,25 @@ class Auto(Algorithm):
         if schema.private:
             return Choice(
                 CondNewton(),
-                f"the head is linear{'' if head.linear_in is Linearity.COLUMNS else ' in fixed features'}: curvature "
-                "along public columns is known exactly, and along private ones it is released once",
+                f"the head is linear{_IN_FEATURES[head.linear_in]}: curvature along public columns is known exactly, "
+                "and along private ones it is released once",
+            )
+        if budget.delta == 0 and head.linear_in is Linearity.LEARNED:
+            raise PrivacyError(
+                f"no algorithm learns features with delta = 0, which Gaussian noise cannot give, got head={head}. "
+                "Choose delta well below one over the number of records, or another head."
             )
         if budget.delta == 0:
             return Choice(RROnBins(), "delta is 0, which Gaussian noise cannot give")
-        if self.num_simulations:
+        if self.num_simulations and head.linear_in is not Linearity.LEARNED:
             return self._simulate(public, budget, head, fit_intercept, neighbouring, units, weights)
         reason = "all features are public, so that curvature is known exactly and only sums of residuals need noise"
         if head.linear_in is Linearity.NOTHING:
             reason += (
                 ": it takes Newton steps on a wide random layer, then Gauss-Newton steps along the head's Jacobian"
             )
+        if head.linear_in is Linearity.LEARNED:
+            reason += ": it learns features from what its Newton steps release"
         return Choice(CondNewton(), reason)
 
     def settle(

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from conddp._validate import positive_integer
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
+from conddp.algorithms.learned_fit import fit_learned
 from conddp.algorithms.lesson import Lesson, learn_together
+from conddp.algorithms.private_directions import MOMENT_FRACTION, add_private_columns
 from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
 from conddp.data.parts import PublicFeatures
-from conddp.data.records import Records
-from conddp.data.scaling import PrivateSpan, scale_bounds, scale_private
+from conddp.data.scaling import scale_bounds
 from conddp.data.schema import Schema
 from conddp.data.stored_labels import open_labels
 from conddp.errors import PrivacyError
@@ -31,7 +32,6 @@ from conddp.models.diagnostics import Diagnostics
 from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
 from conddp.newton.joint_run import RunStart, run_jointly
-from conddp.newton.private_columns import PrivateRows, release_moments
 from conddp.newton.release import Rows
 from conddp.newton.run import NewtonRun, StepCallback, count_noise_records, run_newton
 from conddp.newton.schedule import NewtonPlan
@@ -42,7 +42,6 @@ from conddp.training.loop import Progress
 
 __all__ = ["CondNewton"]
 
-MOMENT_FRACTION = 0.2  # fraction of the budget for the second moments of private columns
 LARGEST_FEATURES = 4e7  # maximum number of entries in the matrix of random features
 LARGEST_JACOBIAN = 1e9  # maximum number of entries in the Jacobian of a head; a larger one takes too long
 
@@ -85,6 +84,7 @@ class CondNewton(Algorithm):
     protects: ClassVar[str] = "label; private columns with the heads linear and wide"
     protects_units: ClassVar[bool] = True
     weighs_records: ClassVar[bool] = True
+    learns_features: ClassVar[bool] = True
 
     plan: NewtonPlan = field(default_factory=NewtonPlan)
     width: int = 500
@@ -124,6 +124,8 @@ class CondNewton(Algorithm):
             release is calibrated to the unit or record that can move it most, and the weights are public
             (:class:`~conddp.features.row_weights.RowWeights`).
         """
+        if task.head.linear_in is Linearity.LEARNED:
+            return fit_learned(task, self.plan)
         started = self._start(task)
         lesson, begin = started.lesson, started.begin
         run = run_newton(
@@ -149,6 +151,8 @@ class CondNewton(Algorithm):
         Privacy
             The releases of :meth:`run` for every task, through a curator of its own.
         """
+        if tasks[0].head.linear_in is Linearity.LEARNED:
+            return [self.run(task) for task in tasks]
         started = [self._start(task) for task in tasks]
         lessons = [each.lesson for each in started if each.lesson is not None]
 
@@ -197,7 +201,7 @@ class CondNewton(Algorithm):
         rows: Rows = public_rows
         if task.num_private:
             in_memory = _require_in_memory(public_rows)
-            rows = _add_private_columns(task, records, in_memory, mu=mu * math.sqrt(MOMENT_FRACTION))
+            rows = add_private_columns(task, records, in_memory, mu=mu * math.sqrt(MOMENT_FRACTION))
             mu *= math.sqrt(1 - MOMENT_FRACTION)
         course: list[NDArray[np.float64]] = []
         begin = RunStart(
@@ -261,15 +265,6 @@ def _require_in_memory(rows: Rows) -> WhitenedRows:
     """Return rows that :func:`_whiten` has kept in memory."""
     assert isinstance(rows, WhitenedRows)
     return rows
-
-
-def _add_private_columns(task: Task, records: Records, public_rows: WhitenedRows, *, mu: float) -> PrivateRows:
-    """Release the second moments of the private columns and append the whitened columns to the public rows."""
-    assert records.private is not None
-    private = scale_private(records.private, center=task.fit_intercept)
-    span = PrivateSpan.of(task.schema.private_domains, center=task.fit_intercept)
-    moments = release_moments(public_rows, private, span, mu=mu, neighbouring=task.neighbouring, curator=task.curator)
-    return PrivateRows.of(public_rows, private, moments)
 
 
 def _choose_start(task: Task, public_rows: PublicRows, num_directions: int) -> NDArray[np.float64]:

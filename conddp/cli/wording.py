@@ -5,7 +5,15 @@ from collections.abc import Callable
 
 __all__ = ["name_options"]
 
-HEADS = {"Linear": "linear", "Wide": "wide", "MLP": "mlp", "FactorizationMachine": "fm", "Embeddings": "embeddings"}
+HEADS = {
+    "Additive": "additive",
+    "Embeddings": "embeddings",
+    "FactorizationMachine": "fm",
+    "Learned": "learned",
+    "Linear": "linear",
+    "MLP": "mlp",
+    "Wide": "wide",
+}
 ALGORITHMS = {
     "CondNewton": "cond-newton",
     "CondDP": "cond-dp",

@@ -29,6 +29,8 @@ from numpy.typing import NDArray
 from conddp.data.parts import PublicFeatures
 from conddp.errors import SchemaError
 from conddp.features.conditioned_rows import ConditionedRows
+from conddp.features.dictionary import Dictionary
+from conddp.features.feature_families import Families
 from conddp.features.feature_map import FeatureMap
 from conddp.features.scaled_rows import ScaledRows
 from conddp.heads.fused import ClippedRecords, FusedSum
@@ -161,10 +163,11 @@ class Trace:
 
 
 class Linearity(Enum):
-    """Whether the prediction of a head is linear in the columns, in fixed features, or in neither."""
+    """Whether the prediction of a head is linear in the columns, in fixed or learned features, or in none of them."""
 
     COLUMNS = "columns"  # a weighted sum of the columns: it has coefficients, and linear algorithms can fit it
     FEATURES = "features"  # a weighted sum of fixed public features (:meth:`Head.make_features`)
+    LEARNED = "learned"  # a weighted sum of features that are chosen during the fit (:meth:`Head.make_families`)
     NOTHING = "nothing"
 
 
@@ -310,6 +313,32 @@ class Head(ABC):
     ) -> NDArray[np.float64]:
         """Make parameters from the weights of columns, added features, constant and private columns, in this order."""
         raise NotImplementedError(f"{type(self).__name__} is not linear in known features.")
+
+    def make_families(self) -> Families:
+        """Return the families of features to choose from during the fit, if :attr:`linear_in` is ``LEARNED``."""
+        raise NotImplementedError(f"{type(self).__name__} does not learn its features.")
+
+    def export(
+        self,
+        dictionary: Dictionary,
+        weights: NDArray[np.float64],
+        constant: float,
+        private: NDArray[np.float64] | None = None,
+    ) -> "tuple[Head, NDArray[np.float64]]":
+        """Return the head of a fitted model and its parameters, from a weighted sum of learned features.
+
+        Parameters
+        ----------
+        dictionary : Dictionary
+            Features.
+        weights : array of shape (M,)
+            Their weights.
+        constant : float
+            Constant term.
+        private : array of shape (q,), optional
+            Weights of private features.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not learn its features.")
 
 
 HEADS: Registry[Head] = Registry("head", Head)  # type: ignore[type-abstract]  # members are instances of subclasses

@@ -21,7 +21,7 @@ from conddp.algorithms import (
 from conddp.algorithms.algorithm import Algorithm
 from conddp.auditing import Question, measure_move
 from conddp.data import BLOCK_SIZE, Labels, PublicFeatures, Records
-from conddp.heads import MLP, FactorizationMachine, Head, Linear, Wide
+from conddp.heads import MLP, Additive, FactorizationMachine, Head, Learned, Linear, Wide
 from conddp.privacy import Neighbouring, PrivacyBudget
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from tests.privacy.replay import (
@@ -42,6 +42,9 @@ CASES: dict[str, tuple[Algorithm, Head, bool]] = {
     "cond-newton wide": (CondNewton(), Wide(width=12), False),
     "cond-newton mlp": (CondNewton(width=30, tangents=10), MLP(hidden=(4,)), False),
     "cond-newton fm": (CondNewton(width=30, tangents=10), FactorizationMachine(rank=2), False),
+    "cond-newton learned": (CondNewton(), Learned(width=40), False),
+    "cond-newton learned with private columns": (CondNewton(), Learned(width=40), True),
+    "cond-newton additive": (CondNewton(), Additive(width=40), False),
     "cond-dp": (CondDP(num_steps=8, clip_norm=0.02), Linear(), False),
     "cond-dp with private columns": (CondDP(num_steps=8, clip_norm=0.02), Linear(), True),
     "cond-dp mlp with private columns": (CondDP(num_steps=8, clip_norm=0.02), MLP(hidden=(4,)), True),

@@ -1,0 +1,144 @@
+"""Fits of heads whose features are learned from released numbers, as CondNewton makes them."""
+
+import math
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp.algorithms.private_directions import MOMENT_FRACTION, add_private_columns
+from conddp.algorithms.task import Task
+from conddp.algorithms.weighting import describe_weights, weigh_records
+from conddp.data.parts import PublicFeatures
+from conddp.data.records import Records
+from conddp.data.scaling import scale_bounds
+from conddp.data.stored_labels import open_labels
+from conddp.errors import SchemaError
+from conddp.features.whitening import WhitenedRows
+from conddp.models.diagnostics import Diagnostics
+from conddp.models.result import FitResult
+from conddp.newton.rounds import RoundsResult, RoundsSetting, run_rounds
+from conddp.newton.run import run_newton
+from conddp.newton.schedule import NewtonPlan
+from conddp.privacy.accounting import calibrate_gaussian_mu
+from conddp.privacy.events import make_gaussian_event
+from conddp.training.loop import Progress
+
+__all__ = ["fit_learned"]
+
+Vector = NDArray[np.float64]
+
+MOST_COLUMNS = 2000  # public columns, levels of categories included
+PUBLIC_FRACTION = 0.5  # of the budget for a function of public columns alone, if there are private ones
+NUM_WATCHED = 1000  # public rows on which predictions of iterates are compared
+
+
+def fit_learned(task: Task, plan: NewtonPlan) -> FitResult:
+    r"""Spend the budget of a task on rounds of Newton steps with features that are learned on the way.
+
+    With private columns, half of the budget goes to rounds that fit the label by public columns alone, which do not
+    read private columns. Its released predictions are then one more public column of a linear fit to all columns.
+
+    Privacy
+        The rounds are one Gaussian mechanism (:func:`conddp.newton.rounds.run_rounds`), and so are the second moments
+        of private columns and the steps of the linear fit. Their fractions of :math:`\mu^2` are fixed in advance and
+        add up to one.
+    """
+    if len(task.public.names) > MOST_COLUMNS:
+        raise SchemaError(
+            f"features are learned from up to {MOST_COLUMNS:,} public columns, got {len(task.public.names):,}. Use the "
+            "head 'linear', or leave columns out."
+        )
+    mu = calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
+    fraction = PUBLIC_FRACTION if task.num_private else 1.0
+    weights = weigh_records(task, num_directions=len(task.public.names) + task.num_private)
+    setting = RoundsSetting(
+        task.public, task.head.make_families(), mu * math.sqrt(fraction), plan, task.neighbouring, weights
+    )
+    num_releases = len(plan.divide_budget(setting.num_records))
+    settings: dict[str, Any] = {
+        **asdict(plan),
+        "num_steps": num_releases - 2,
+        "mu": mu,
+        "moment_fraction": (1 - fraction) * MOMENT_FRACTION,
+        "public_fraction": fraction,
+        "head": repr(task.head),
+        **describe_weights(weights),
+    }
+    task.note_free("features and directions", "read public columns, n and what was released before")
+    reason = "noisy sums of clamped residuals times rows, and of their squares"
+    if task.num_private:
+        reason += "; noisy second moments of private columns"
+    records = task.spend(reason, settings, event=make_gaussian_event(mu))
+    label_range = scale_bounds(task.schema.label_bounds, center=True)
+    rounds = run_rounds(
+        setting,
+        open_labels(records.label, center=True),
+        label_range,
+        curator=task.curator,
+        loss=task.loss,
+        callback=_watch(task, num_releases),
+        num_watched=NUM_WATCHED,
+    )
+    settings |= {"num_directions": list(rounds.num_directions), "num_features": rounds.dictionary.num_features}
+    private: Vector | None = None
+    if task.num_private:
+        rounds, private = _fit_all_columns(task, records, rounds, setting, mu=mu * math.sqrt(1 - fraction))
+    head, parameters = task.head.export(rounds.dictionary, rounds.weights, rounds.constant, private)
+    model = replace(task, head=head).make_model(parameters)
+    settings["components"] = {name: math.sqrt(max(0.0, each)) for name, each in rounds.components.items()}
+    return task.finish(model, settings, diagnostics=_diagnose(model.label_bounds.width, rounds))
+
+
+def _fit_all_columns(
+    task: Task, records: Records, rounds: RoundsResult, setting: RoundsSetting, *, mu: float
+) -> tuple[RoundsResult, Vector]:
+    """Fit the label by a linear function of public and private columns and of the predictions of the rounds."""
+    dictionary, X = rounds.dictionary, setting.public.values
+    z = dictionary.scales.standardize(X)
+    predicted = rounds.constant + dictionary.predict(X, rounds.weights)
+    columns = PublicFeatures.of_finite(
+        np.column_stack([z, predicted]), [f"x{place}" for place in range(z.shape[1] + 1)]
+    )
+    public_rows = WhitenedRows.of(columns, constant=True, weights=setting.weights)
+    rows = add_private_columns(task, records, public_rows, mu=mu * math.sqrt(MOMENT_FRACTION))
+    run = run_newton(
+        rows,
+        open_labels(records.label, center=True),
+        scale_bounds(task.schema.label_bounds, center=True),
+        np.zeros(rows.num_directions),
+        mu=mu * math.sqrt(1 - MOMENT_FRACTION),
+        curator=task.curator,
+        neighbouring=task.neighbouring,
+        plan=setting.plan,
+        loss=task.loss,
+    )
+    weights = rows.matrix @ run.coefficients  # of standardised values, predictions, the constant and private columns
+    d = z.shape[1]
+    with_linear = dictionary.add_linear(weights[:d])
+    features = np.concatenate([[1.0], weights[d] * rounds.weights])
+    constant = float(weights[d + 1] + weights[d] * rounds.constant)
+    stds = (*rounds.residual_stds, *run.residual_stds)
+    return replace(rounds, dictionary=with_linear, weights=features, constant=constant, residual_stds=stds), weights[
+        d + 2 :
+    ]
+
+
+def _watch(task: Task, num_releases: int) -> Any:
+    """Make a callback that calls the user's."""
+    if task.callback is None:
+        return None
+    callback = task.callback
+
+    def watch(step: int, coefficients: Vector) -> bool | None:
+        return callback(Progress(step, num_releases, coefficients[None].copy()))
+
+    return watch
+
+
+def _diagnose(width: float, rounds: RoundsResult) -> Diagnostics:
+    """Diagnostics of the rounds: distances of predictions from the last ones."""
+    distances = [width * float(np.sqrt(np.mean((each - rounds.course[-1]) ** 2))) for each in rounds.course]
+    stds = tuple(width * each for each in rounds.residual_stds[: len(rounds.course)])
+    return Diagnostics(tuple(range(1, len(rounds.course) + 1)), tuple(distances), stds)

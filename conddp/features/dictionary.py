@@ -1,0 +1,227 @@
+r"""A dictionary of nonlinear features of public columns, in components that have a prior variance each.
+
+With standardised values z and ranks u of the columns (:mod:`conddp.features.column_scales`), the features are
+
+* linear terms :math:`a^\top z`,
+* products of up to three cosines, :math:`\prod_c \cos(\pi k_c u_c)`: with one factor, smooth functions of one column;
+  with two or three, interactions,
+* cosines of projections, :math:`\cos(p^\top (z, v) + b)`, where :math:`v = \sqrt{12}\,(u - 1/2)`.
+
+A function of the columns is a weighted sum of features. A priori, the weights of component c are normal with variance
+:math:`\tau_c`, so that :math:`\tau_c` is the variance which the component contributes to predictions.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp.features.column_scales import ColumnScales
+
+__all__ = ["FACTORS", "Component", "Dictionary"]
+
+Vector = NDArray[np.float64]
+
+FACTORS = 3  # largest number of cosines in a product
+RANK_SCALE = math.sqrt(12.0)  # ranks times this have unit variance
+PRECISION = np.float32  # of features: they are public, and rounding them changes nothing but themselves
+
+
+@dataclass(frozen=True)
+class Component:
+    """Features of one kind, with a common prior variance. Arrays of other kinds are empty.
+
+    Parameters
+    ----------
+    name : str
+        What the features are, for explanations.
+    fraction : float
+        Expected fraction of the variance of the signal, relative to other components.
+    gains : array of shape (m,)
+        Relative standard deviations of the weights of the features.
+    axes : array of shape (d, m)
+        Linear terms.
+    places, frequencies : integer arrays of shape (m, 3)
+        Columns and frequencies of the cosines of products. A frequency of 0 makes a factor of one.
+    projections, phases : arrays of shape (m, 2 d) and (m,)
+        Projections of standardised values and scaled ranks, and phases.
+    """
+
+    name: str
+    fraction: float
+    gains: Vector
+    axes: Vector | None = None
+    places: NDArray[np.intp] | None = None
+    frequencies: NDArray[np.intp] | None = None
+    projections: Vector | None = None
+    phases: Vector | None = None
+
+
+@dataclass(frozen=True)
+class Dictionary:
+    """Features in the order linear terms, products, projections; each is centred and multiplied by its gain.
+
+    Privacy
+        Computed from public columns and numbers that have been released: no cost.
+
+    Parameters
+    ----------
+    scales : ColumnScales
+        Coordinates of the columns.
+    axes : array of shape (d, L)
+        Linear terms.
+    places, frequencies : integer arrays of shape (P, 3)
+        Products of cosines.
+    projections, phases : arrays of shape (F, 2 d) and (F,)
+        Cosines of projections.
+    means, gains : arrays of shape (M,)
+        What is subtracted from a feature, and what it is then multiplied by.
+    component : integer array of shape (M,)
+        Component of each feature.
+    names : tuple of str
+        Names of the components.
+    fractions : array of shape (C,)
+        Expected fractions of the variance of the signal that the components explain; they add up to one.
+    """
+
+    scales: ColumnScales
+    axes: Vector
+    places: NDArray[np.intp]
+    frequencies: NDArray[np.intp]
+    projections: Vector
+    phases: Vector
+    means: Vector
+    gains: Vector
+    component: NDArray[np.intp]
+    names: tuple[str, ...]
+    fractions: Vector
+
+    @classmethod
+    def of(cls, scales: ColumnScales, components: Sequence[Component], sample: Vector) -> "Dictionary":
+        """Put components together. The features of each vary by one in total over a sample of the public rows."""
+        d = scales.num_columns
+        kinds: list[list[int]] = [[], [], []]
+        for number, part in enumerate(components):
+            kinds[0 if part.axes is not None else 1 if part.places is not None else 2].append(number)
+
+        def join(kind: int, name: str, empty: NDArray[Any], axis: int = 0) -> NDArray[Any]:
+            parts = [getattr(components[number], name) for number in kinds[kind]]
+            return np.concatenate([empty, *parts], axis=axis)
+
+        order = [number for kind in kinds for number in kind]
+        gains = [components[number].gains for number in order]
+        raw = cls(
+            scales,
+            join(0, "axes", np.empty((d, 0)), axis=1),
+            join(1, "places", np.empty((0, FACTORS), dtype=np.intp)),
+            join(1, "frequencies", np.empty((0, FACTORS), dtype=np.intp)),
+            join(2, "projections", np.empty((0, 2 * d))),
+            join(2, "phases", np.empty(0)),
+            np.zeros(sum(map(len, gains))),
+            np.concatenate([np.empty(0), *gains]),
+            np.repeat(np.array(order, dtype=np.intp), [len(each) for each in gains]),
+            tuple(each.name for each in components),
+            np.array([each.fraction for each in components]),
+        )
+        return raw._scale(sample)
+
+    def _scale(self, sample: Vector) -> "Dictionary":
+        """Centre the features and scale the components, and drop features that are constant on the sample."""
+        features = self.evaluate(sample).astype(np.float64)
+        means, variances = features.mean(axis=1), features.var(axis=1)
+        kept = variances > 1e-10 * np.maximum(self.gains**2, 1e-300)
+        totals = np.bincount(self.component[kept], variances[kept], minlength=len(self.names))
+        scale = 1.0 / np.sqrt(np.where(totals > 0, totals, 1.0))[self.component]
+        fractions = np.where(totals > 0, self.fractions, 0.0)
+        ends = np.cumsum([self.axes.shape[1], len(self.places), len(self.projections)])
+        linear, products, projected = kept[: ends[0]], kept[ends[0] : ends[1]], kept[ends[1] :]
+        safe = np.where(self.gains > 0, self.gains, 1.0)
+        return Dictionary(
+            self.scales,
+            self.axes[:, linear],
+            self.places[products],
+            self.frequencies[products],
+            self.projections[projected],
+            self.phases[projected],
+            (means / safe)[kept],
+            (self.gains * scale)[kept],
+            self.component[kept],
+            self.names,
+            fractions / max(fractions.sum(), 1e-300),
+        )
+
+    def add_linear(self, axis: Vector) -> "Dictionary":
+        """Return a dictionary whose first feature is one more linear term."""
+        return replace(
+            self,
+            axes=np.column_stack([axis, self.axes]),
+            means=np.concatenate([[0.0], self.means]),
+            gains=np.concatenate([[1.0], self.gains]),
+            component=np.concatenate([[0], self.component]),
+        )
+
+    @property
+    def num_features(self) -> int:
+        """Number of features M."""
+        return len(self.gains)
+
+    def evaluate(self, X: NDArray[np.floating]) -> NDArray[np.float32]:
+        """Evaluate all features on public rows; features are rows of the result, shape (M, n)."""
+        z, u = self.scales.standardize(X).T.astype(PRECISION), self.scales.compute_ranks(X).T.astype(PRECISION)
+        features = np.empty((self.num_features, len(X)), dtype=PRECISION)
+        L, P = self.axes.shape[1], len(self.places)
+        np.matmul(self.axes.T.astype(PRECISION), z, out=features[:L])
+        table, where = self._tabulate(u, np.cos)
+        np.multiply(table[where[:, 0]], table[where[:, 1]], out=features[L : L + P])
+        features[L : L + P] *= table[where[:, 2]]
+        phases = features[L + P :]
+        np.matmul(self.projections.astype(PRECISION), self._stack(z, u), out=phases)
+        phases += self.phases[:, None].astype(PRECISION)
+        np.cos(phases, out=phases)
+        features -= self.means[:, None].astype(PRECISION)
+        features *= self.gains[:, None].astype(PRECISION)
+        return features
+
+    def predict(self, X: NDArray[np.floating], weights: Vector) -> Vector:
+        """Weighted sum of the features of public rows, shape (n,)."""
+        return np.asarray(weights @ self.evaluate(X), dtype=np.float64)
+
+    def compute_gradients(self, X: Vector, weights: Vector) -> Vector:
+        """Gradients of a weighted sum of features with respect to scaled ranks, shape (n, d).
+
+        The standardised value of a column changes with its rank by the slope of their regression.
+        """
+        z, u = self.scales.standardize(X).T, self.scales.compute_ranks(X).T
+        moved = u - u.mean(axis=1, keepdims=True)
+        slopes = (z * moved).sum(axis=1) / np.maximum((moved**2).sum(axis=1), 1e-12) / RANK_SCALE
+        scaled, L, P = weights * self.gains, self.axes.shape[1], len(self.places)
+        gradients = np.tile((self.axes @ scaled[:L]) * slopes, (len(X), 1))
+        cosines, where = self._tabulate(u, np.cos)
+        sines, _ = self._tabulate(u, np.sin)
+        for factor in range(FACTORS):
+            others = [cosines[where[:, other]] for other in range(FACTORS) if other != factor]
+            along = -math.pi / RANK_SCALE * (scaled[L : L + P] * self.frequencies[:, factor])[:, None]
+            along = along * sines[where[:, factor]] * others[0] * others[1]
+            to_columns = np.zeros((len(self.scales.center), P))
+            to_columns[self.places[:, factor], np.arange(P)] = 1.0
+            gradients += (to_columns @ along).T
+        waves = -np.sin(self.projections @ self._stack(z, u) + self.phases[:, None]) * scaled[L + P :, None]
+        d = self.scales.num_columns
+        gradients += waves.T @ (self.projections[:, :d] * slopes + self.projections[:, d:])
+        return gradients
+
+    def _tabulate(self, u: NDArray[np.floating], function: np.ufunc) -> tuple[NDArray[np.floating], NDArray[np.intp]]:
+        """Values of a function of pi k u for all pairs of a column and a frequency, and the places of products."""
+        most = int(self.frequencies.max(initial=0)) + 1
+        pairs, where = np.unique(self.places * most + self.frequencies, return_inverse=True)
+        angles = u[pairs // most]
+        angles *= (math.pi * (pairs % most))[:, None].astype(u.dtype)
+        return function(angles), where.reshape(self.places.shape)
+
+    @staticmethod
+    def _stack(z: NDArray[np.floating], u: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Coordinates of projections, shape (2 d, n)."""
+        return np.concatenate([z, (u - u.dtype.type(0.5)) * u.dtype.type(RANK_SCALE)])

@@ -1,0 +1,177 @@
+"""The learned head: a weighted sum of features that are chosen during the fit."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp._validate import positive_integer
+from conddp.data.passes import list_blocks
+from conddp.features.column_scales import ColumnScales
+from conddp.features.dictionary import FACTORS, Dictionary
+from conddp.features.feature_families import Families
+from conddp.heads.head import HEADS, Array, Head, Inputs, Layout, Linearity, Trace, Weights
+
+__all__ = ["Learned"]
+
+Vector = NDArray[np.float64]
+
+ROWS_AT_ONCE = 4096  # for which features are evaluated at once
+HIGHEST_FREQUENCY = 1000  # of a cosine in a file; higher ones are damage
+
+
+@dataclass(frozen=True)
+class Learned(Head):
+    r"""A weighted sum of linear terms, products of cosines of single columns, and cosines of projections.
+
+    .. math:: f = a_0 + a^\top z + \sum_k s_k \prod_{c \le 3} \cos(\pi k_c u_c) + \sum_k w_k \cos(p_k^\top (z, v) + b_k)
+
+    z are standardised values and u ranks of the public columns, and :math:`v = \sqrt{12}\,(u - 1/2)`. Which features
+    there are is learned during the fit, from numbers that have been released
+    (:mod:`conddp.newton.rounds`). Private columns have linear terms.
+
+    Only :class:`~conddp.algorithms.cond_newton.CondNewton` fits this head, because it is not trained by gradients.
+
+    Parameters
+    ----------
+    width : int
+        Approximate number of nonlinear features.
+    num_knots, num_products, num_projections : int
+        Sizes of a fitted model; 0 before.
+    """
+
+    summary: ClassVar[str] = r"$f = a^\top z + \sum_k s_k \prod_c \cos \pi k_c u_c + \sum_k w_k \cos(p_k^\top z + b_k)$"
+    linear_in: ClassVar[Linearity] = Linearity.LEARNED
+
+    width: int = 1000
+    num_knots: int = 0
+    num_products: int = 0
+    num_projections: int = 0
+
+    def __post_init__(self) -> None:
+        positive_integer(width=self.width)
+        for size in (self.num_knots, self.num_products, self.num_projections):
+            if size:
+                positive_integer(size=size)
+
+    def make_families(self) -> Families:
+        """Return the families of features to choose from."""
+        return Families(self.width)
+
+    def layout(self, num_public: int, num_private: int) -> Layout:
+        """Return a layout with the scales of the columns, all features, and their weights.
+
+        The last public column is the constant.
+        """
+        d, m, P, F = max(0, num_public - 1), self.num_knots, self.num_products, self.num_projections
+        shapes: dict[str, tuple[int, ...]] = {
+            "constant": (1,),
+            "linear": (d,),
+            "center": (d,),
+            "factor": (d,),
+            "knots": (d, m),
+            "ranks": (d, m),
+            "places": (P, FACTORS),
+            "frequencies": (P, FACTORS),
+            "products": (P,),
+            "projections": (F, 2 * d),
+            "phases": (F,),
+            "waves": (F,),
+        }
+        return Layout({**shapes, "private": (num_private,)} if num_private else shapes)
+
+    def export(
+        self, dictionary: Dictionary, weights: Vector, constant: float, private: Vector | None = None
+    ) -> "tuple[Learned, Vector]":
+        """Return this head with the sizes of a dictionary, and the parameters of a weighted sum of its features.
+
+        Parameters
+        ----------
+        dictionary : Dictionary
+            Features.
+        weights : array of shape (M,)
+            Their weights.
+        constant : float
+            Constant term.
+        private : array of shape (q,), optional
+            Weights of private features.
+        """
+        scales, scaled = dictionary.scales, weights * dictionary.gains
+        L, P = dictionary.axes.shape[1], len(dictionary.places)
+        head = replace(
+            self,
+            num_knots=scales.knots.shape[1],
+            num_products=P,
+            num_projections=len(dictionary.phases),
+        )
+        values = {
+            "constant": np.array([constant - dictionary.means @ scaled]),
+            "linear": dictionary.axes @ scaled[:L],
+            "center": scales.center,
+            "factor": scales.factor,
+            "knots": scales.knots,
+            "ranks": scales.ranks,
+            "places": dictionary.places,
+            "frequencies": dictionary.frequencies,
+            "products": scaled[L : L + P],
+            "projections": dictionary.projections,
+            "phases": dictionary.phases,
+            "waves": scaled[L + P :],
+        }
+        if private is not None:
+            values["private"] = private
+        layout = head.layout(scales.num_columns + 1, 0 if private is None else len(private))
+        parameters = np.concatenate([np.ravel(values[name]) for name in layout.shapes]).astype(np.float64)
+        return head, parameters
+
+    def make_dictionary(self, weights: Weights) -> tuple[Dictionary, Vector]:
+        """Return the dictionary of a fitted model, whose linear terms are one feature, and the weights of all."""
+        given = {name: np.asarray(value[0]) for name, value in weights.items()}
+        d = len(given["center"])
+        scales = ColumnScales(given["center"], given["factor"], given["knots"], given["ranks"])
+        places = np.clip(given["places"], 0, max(0, d - 1)).astype(np.intp)  # a file may hold anything
+        frequencies = np.clip(given["frequencies"], 0, HIGHEST_FREQUENCY).astype(np.intp)
+        number = 1 + len(places) + len(given["phases"])
+        dictionary = Dictionary(
+            scales,
+            given["linear"][:, None],
+            places,
+            frequencies,
+            given["projections"],
+            given["phases"],
+            np.zeros(number),
+            np.ones(number),
+            np.zeros(number, dtype=np.intp),
+            ("all",),
+            np.ones(1),
+        )
+        return dictionary, np.concatenate([[1.0], given["products"], given["waves"]])
+
+    def predict(self, weights: Weights, public: Array, private: Array | None) -> Array:
+        """Compute predictions only, shape (1, n)."""
+        dictionary, features = self.make_dictionary(weights)
+        X = np.asarray(public)[:, :-1]
+        blocks = [dictionary.predict(X[part], features) for part in list_blocks(len(X), block_size=ROWS_AT_ONCE)]
+        predictions = np.concatenate([np.empty(0), *blocks]) + float(weights["constant"][0, 0])
+        if private is not None:
+            predictions = predictions + np.asarray(private) @ np.asarray(weights["private"][0])
+        return predictions[None]
+
+    def initialize(self, layout: Layout, rng: np.random.Generator) -> Vector:
+        """Raise: there are no features before the fit."""
+        self._refuse_gradients()
+
+    def forward(self, weights: Weights, inputs: Inputs) -> Trace:
+        """Raise: the features are not trained by gradients."""
+        self._refuse_gradients()
+
+    def vjp(self, weights: Weights, inputs: Inputs, trace: Trace, coefficients: Array, out: Weights) -> None:
+        """Raise: the features are not trained by gradients."""
+        self._refuse_gradients()
+
+    def _refuse_gradients(self) -> NoReturn:
+        raise NotImplementedError(f"{type(self).__name__} is fitted by CondNewton, not by gradients.")
+
+
+HEADS.add("learned", Learned())

@@ -1,0 +1,194 @@
+r"""What all releases of a fit say about a function, whatever directions they measured.
+
+A release along orthonormal directions V measures :math:`V^\top y / n` with noise of known variance. Under a prior on
+the weights of a dictionary of features :math:`\Phi` the labels are :math:`\Phi w + e` with independent residuals e, so
+measurements of all rounds together, made along different directions, are jointly normal:
+
+.. math:: m = B w + \epsilon, \qquad B = V^\top \Phi / n, \qquad
+   \mathrm{cov}(\epsilon) = \mathrm{diag}(\nu) + \tfrac{s^2}{n}\, V^\top V / n
+
+The posterior of w is in closed form, for any dictionary: nothing that was measured is lost when features change.
+
+Privacy
+    Post-processing: reads released numbers and public rows only.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp.data.passes import run_pass
+from conddp.data.threads import use_one_blas_thread
+from conddp.features.dictionary import Dictionary
+from conddp.newton.component_variances import estimate_variances
+
+__all__ = ["FunctionPosterior", "Measurements", "Overlap"]
+
+Vector = NDArray[np.float64]
+
+ROWS_AT_ONCE = 2048  # rows on which a dictionary is evaluated at once
+LEAST_CURIOSITY = 1.0  # smallest variance of a component, relative to its guess, as long as more is measured
+JITTER = 3e-7  # of the trace of a Gram matrix, which is added to its diagonal: products in float32 are not as exact
+
+
+@dataclass
+class Measurements:
+    """Directions that were measured, and what was released of them.
+
+    Parameters
+    ----------
+    rows : list of arrays of shape (n, k)
+        Directions of each round.
+    gram : array of shape (K, K)
+        Gram matrix of all directions.
+    values, noise_variance : arrays of shape (K,)
+        Measured coefficients, and the variances of their noise.
+    """
+
+    rows: list[NDArray[np.floating]] = field(default_factory=list)
+    gram: Vector = field(default_factory=lambda: np.empty((0, 0)))
+    values: Vector = field(default_factory=lambda: np.empty(0))
+    noise_variance: Vector = field(default_factory=lambda: np.empty(0))
+
+    def add(self, rows: NDArray[np.floating], along: Vector, values: Vector, noise_variance: Vector) -> None:
+        """Add orthonormal directions, their products with earlier ones, shape (K, k), and what was released."""
+        self.rows.append(rows)
+        self.gram = np.block([[self.gram, along], [along.T, np.eye(len(values))]])
+        self.values = np.concatenate([self.values, values])
+        self.noise_variance = np.concatenate([self.noise_variance, noise_variance])
+
+
+@dataclass
+class Overlap:
+    """A dictionary, its Gram matrix on all rows, and its products with the directions that were measured.
+
+    Parameters
+    ----------
+    dictionary : Dictionary
+        Features.
+    gram : array of shape (M, M)
+        Gram matrix of the features.
+    along : array of shape (K, M)
+        Products of directions and features.
+    """
+
+    dictionary: Dictionary
+    gram: Vector
+    along: Vector
+
+    @classmethod
+    def of(
+        cls, dictionary: Dictionary, X: NDArray[np.floating], measurements: Measurements, weights: Vector | None
+    ) -> "Overlap":
+        """Compute all products in one pass over the records, which may have public weights."""
+        total = float(len(X)) if weights is None else float(weights.sum())
+        columns = [X, *measurements.rows, *([] if weights is None else [weights])]
+
+        def sum_block(span: slice, block: NDArray[np.floating], *others: NDArray[np.floating]) -> tuple[Vector, ...]:
+            features = dictionary.evaluate(block)
+            weighted = features
+            if weights is not None:
+                weighted = features * others[-1].astype(features.dtype)
+                others = others[:-1]
+            sums = [weighted @ features.T, *((weighted @ each.astype(features.dtype)).T for each in others)]
+            return tuple(each.astype(np.float64) for each in sums)
+
+        cells = len(X) * dictionary.num_features
+        sums = run_pass(sum_block, *columns, block_size=ROWS_AT_ONCE, num_cells=cells)
+        along = [np.empty((0, dictionary.num_features)), *sums[1:]]
+        return cls(dictionary, sums[0] / total, np.concatenate(along) / total)
+
+    def add(self, matrix: Vector) -> None:
+        """Add directions that are features times a matrix of shape (M, k)."""
+        self.along = np.concatenate([self.along, matrix.T @ self.gram])
+
+
+@dataclass(frozen=True)
+class FunctionPosterior:
+    """Posterior of the weights of a dictionary given all measurements.
+
+    Parameters
+    ----------
+    overlap : Overlap
+        Dictionary and its products.
+    weights : array of shape (M,)
+        Posterior means.
+    variances : array of shape (C,)
+        Estimated variances of the components.
+    guesses : array of shape (C,)
+        What they were a priori.
+    noise : array of shape (K, K)
+        Covariance of the noise of all measurements, sampling error included.
+    """
+
+    overlap: Overlap
+    weights: Vector
+    variances: Vector
+    guesses: Vector
+    noise: Vector
+
+    @classmethod
+    @use_one_blas_thread()  # the same numbers on any machine, also on one that is busy
+    def of(
+        cls, overlap: Overlap, measurements: Measurements, *, signal_variance: float, sampling_variance: float
+    ) -> "FunctionPosterior":
+        """Estimate the variances of the components and compute the posterior.
+
+        Parameters
+        ----------
+        overlap : Overlap
+            Dictionary and its products.
+        measurements : Measurements
+            All measurements.
+        signal_variance : float
+            Guess of the variance of the function.
+        sampling_variance : float
+            Variance of the mean of a residual, as if records were drawn anew.
+        """
+        from scipy.linalg import cho_solve, cholesky
+
+        dictionary, along = overlap.dictionary, overlap.along
+        guesses = np.maximum(dictionary.fractions, 1e-12) * signal_variance
+        noise = np.diag(measurements.noise_variance) + sampling_variance * measurements.gram
+        if not len(along):
+            return cls(overlap, np.zeros(dictionary.num_features), guesses, guesses, noise)
+        numbers = range(len(guesses))
+        parts = [along[:, dictionary.component == number] for number in numbers]
+        kernels = [part @ part.T for part in parts]
+        variances = estimate_variances(measurements.values, noise, kernels, guesses)
+        covariance = noise + sum(variances[number] * kernels[number] for number in numbers)
+        solved = cho_solve((cholesky(covariance, lower=True), True), measurements.values)
+        weights = variances[dictionary.component] * (along.T @ solved)
+        return cls(overlap, weights, variances, guesses, noise)
+
+    @use_one_blas_thread()
+    def find_directions(self, *, at_most: int, least: float) -> tuple[Vector, Vector]:
+        """Find the orthonormal directions of largest posterior variance.
+
+        Returns
+        -------
+        matrix : array of shape (M, k)
+            Matrix that converts features to directions.
+        variances : array of shape (k,)
+            Posterior variances of the function along the directions, all above ``least``, but for the first.
+        """
+        from scipy.linalg import cholesky, eigh, solve_triangular
+
+        overlap = self.overlap
+        stds = np.sqrt(np.maximum(self.variances, LEAST_CURIOSITY * self.guesses)[overlap.dictionary.component])
+        gram = overlap.gram * np.outer(stds, stds)
+        size = len(gram)
+        root = cholesky(gram + JITTER * max(np.trace(gram), 1e-300) * np.eye(size))  # gram = root' root
+        unknown = root @ root.T
+        if len(overlap.along):
+            along = overlap.along * stds
+            covariance = self.noise + along @ along.T
+            known = solve_triangular(cholesky(covariance, lower=True), along, lower=True) @ root.T
+            unknown -= known.T @ known
+        first = max(0, size - at_most)
+        variances, vectors = eigh(unknown, subset_by_index=[first, size - 1])
+        number = max(1, int(np.count_nonzero(variances > least)))
+        variances, vectors = variances[::-1][:number], vectors[:, ::-1][:, :number]
+        matrix = solve_triangular(root, vectors) * stds[:, None]
+        return matrix, np.maximum(variances, 0.0)

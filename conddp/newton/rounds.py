@@ -1,0 +1,296 @@
+r"""Private regression on features that are learned from released numbers.
+
+A run makes the releases of :mod:`conddp.newton.run`, in rounds of a few steps. Before every round
+
+1. a dictionary of features is made: a general one at first, then one along the gradients of the predictor that the
+   releases so far determine (:mod:`conddp.features.feature_families`),
+2. the variances of its components and the posterior of the function are computed from all releases so far
+   (:mod:`conddp.newton.measurements`),
+3. the directions in which the function is most uncertain are computed from public rows. Along these, and relative to
+   the posterior mean, the steps of the round measure the labels.
+
+The result is the posterior mean given the releases of all rounds.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conddp.data.parts import PublicFeatures
+from conddp.data.passes import Sliceable, run_pass
+from conddp.data.threads import use_one_blas_thread
+from conddp.features.column_scales import ColumnScales
+from conddp.features.dictionary import Dictionary
+from conddp.features.feature_families import Families, Relevance
+from conddp.features.public_rows import PublicRows
+from conddp.features.rounded_rows import RoundedRows
+from conddp.features.row_weights import RowWeights
+from conddp.features.whitening import WhitenedRows
+from conddp.losses import Loss
+from conddp.newton.measurements import ROWS_AT_ONCE, FunctionPosterior, Measurements, Overlap
+from conddp.newton.prior import VAGUE, GivenPrior
+from conddp.newton.release import ResidualQuery, StepEstimate, release_residuals
+from conddp.newton.run_state import RunState
+from conddp.newton.schedule import NARROWEST, NewtonPlan
+from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.release import Curator
+
+__all__ = ["RoundsResult", "RoundsSetting", "run_rounds"]
+
+Vector = NDArray[np.float64]
+
+STEPS_PER_ROUND = 4
+MOST_DIRECTIONS = 500  # of a round
+MOST_CELLS = 6e8  # of the directions of all rounds together, which are kept in memory
+CELLS_IN_SINGLE = 2**22  # directions with more numbers are stored in float32
+MOST_SAMPLED = 20_000  # rows that features are scaled on
+MOST_GRADIENTS = 4_000  # rows whose gradients are averaged
+SIGNAL = 0.6  # expected fraction of the variance of the labels that a function of the columns explains
+
+
+@dataclass(frozen=True)
+class RoundsSetting:
+    """Everything public that a run depends on.
+
+    Parameters
+    ----------
+    public : PublicFeatures
+        Public columns.
+    families : Families
+        Features to choose from.
+    mu : float
+        Sensitivity divided by standard deviation, for all releases together.
+    plan : NewtonPlan
+        Constants of the steps.
+    neighbouring : Neighbouring
+        Neighbouring relation for the sensitivities.
+    weights : RowWeights, optional
+        Units of the records and their weights.
+    """
+
+    public: PublicFeatures
+    families: Families
+    mu: float
+    plan: NewtonPlan
+    neighbouring: Neighbouring = Neighbouring.REPLACE
+    weights: RowWeights | None = None
+
+    @property
+    def num_records(self) -> int:
+        """Number of records, each protected on its own, whose mean would need as much noise."""
+        return len(self.public) if self.weights is None else max(1, int(self.weights.noise_records))
+
+
+@dataclass(frozen=True)
+class RoundsResult:
+    """Result of a run. Everything is released.
+
+    Parameters
+    ----------
+    dictionary : Dictionary
+        Features of the last round.
+    weights : array of shape (M,)
+        Weights of the features.
+    constant : float
+        Constant term.
+    components : mapping
+        Estimated variances of predictions due to the components of the dictionary, by their name.
+    residual_stds : tuple of float
+        Estimated standard deviation of the residuals after each release.
+    num_directions : tuple of int
+        Number of directions that each round measured.
+    course : tuple of arrays
+        Predictions for the first rows after each release.
+    """
+
+    dictionary: Dictionary
+    weights: Vector
+    constant: float
+    components: dict[str, float]
+    residual_stds: tuple[float, ...]
+    num_directions: tuple[int, ...]
+    course: tuple[Vector, ...]
+
+
+Watcher = Callable[[int, Vector], bool | None]  # called with the number of a release and the coefficients
+Ask = Callable[[PublicRows, Vector, ResidualQuery, float], StepEstimate]
+
+
+def run_rounds(
+    setting: RoundsSetting,
+    label: Sliceable,
+    label_range: tuple[float, float],
+    *,
+    curator: Curator,
+    loss: Loss,
+    callback: Watcher | None = None,
+    num_watched: int = 1000,
+) -> RoundsResult:
+    r"""Fit labels by a function of public columns.
+
+    Privacy
+        Labels are used in releases of :func:`~conddp.newton.release.release_residuals` only. Their fractions of
+        :math:`\mu^2` are fixed in advance and add up to one, so together they form one Gaussian mechanism with
+        parameter ``setting.mu``. Features, directions and predictions of a round are computed from public columns and
+        earlier releases, so that each of its releases has public rows, whatever they are.
+
+    Parameters
+    ----------
+    setting : RoundsSetting
+        Public columns and settings.
+    label : array of shape (n,)
+        Labels in units of their range, within ``label_range``.
+    label_range : (low, high)
+        Declared bounds in the same units.
+    curator : Curator
+        Curator through which the sums are released.
+    loss : Loss
+        Loss to minimise.
+    callback : callable, optional
+        Called after every release with its number and the coefficients. Return True to stop the run.
+    num_watched : int
+        Number of rows of which predictions are kept after each release.
+    """
+
+    def ask(rows: PublicRows, coefficients: Vector, query: ResidualQuery, fraction: float) -> StepEstimate:
+        return release_residuals(
+            rows,
+            label,
+            label_range,
+            coefficients,
+            query,
+            mu=setting.mu * math.sqrt(fraction),
+            neighbouring=setting.neighbouring,
+            curator=curator,
+            loss=loss,
+        )
+
+    return _Rounds(setting, callback, num_watched).run(ask)
+
+
+class _Rounds:
+    """A run; sees released answers and public columns only."""
+
+    def __init__(self, setting: RoundsSetting, callback: Watcher | None, num_watched: int) -> None:
+        self.setting, self.callback, self.num_watched = setting, callback, num_watched
+        self.X = setting.public.values
+        self.sample = _thin(self.X, MOST_SAMPLED).astype(np.float64, copy=False)
+        self.scales = ColumnScales.of(setting.public)
+        self.weights = None if setting.weights is None else setting.weights.values
+        self.measurements = Measurements()
+        self.fractions = setting.plan.divide_budget(setting.num_records)
+        self.course: list[Vector] = []
+        self.num_directions: list[int] = []
+        self.stopped = False
+
+    def run(self, ask: Ask) -> RoundsResult:
+        """Make all releases and return the posterior mean."""
+        state, relevance = self._open(ask), Relevance(np.ones(self.scales.num_columns))
+        steps = self.fractions[2:]
+        rounds = [steps[start : start + STEPS_PER_ROUND] for start in range(0, len(steps), STEPS_PER_ROUND)]
+        signal = SIGNAL * state.scale.mean_square
+        for number, fractions in enumerate(rounds):
+            dictionary = self.setting.families.make(self.scales, self.sample, relevance, seed=number)
+            overlap = Overlap.of(dictionary, self.X, self.measurements, self.weights)
+            posterior = self._compute_posterior(overlap, signal, state)
+            if not self.stopped:
+                self._measure(posterior, state, fractions, len(rounds), ask)
+                posterior = self._compute_posterior(overlap, signal, state)
+            if self.stopped:
+                break
+            if number + 1 < len(rounds):
+                relevance = self._learn_relevance(dictionary, posterior.weights)
+        components: dict[str, float] = {}
+        for name, variance in zip(dictionary.names, posterior.variances.tolist(), strict=True):
+            components[name] = components.get(name, 0.0) + variance
+        return RoundsResult(
+            dictionary,
+            posterior.weights,
+            float(state.coefficients[0]),
+            components,
+            tuple(state.residual_stds),
+            tuple(self.num_directions),
+            tuple(self.course),
+        )
+
+    def _open(self, ask: Ask) -> RunState:
+        """Release the mean and the spread of the labels."""
+        rows = WhitenedRows(np.ones((len(self.X), 1)), np.ones(1), np.ones((1, 1)), True, self.setting.weights)
+        setting = self.setting
+        state = RunState(rows, np.zeros(1), setting.mu, setting.neighbouring, setting.plan, self.fractions)
+        for number in range(2):
+            if not self.stopped:
+                answer = ask(rows, state.coefficients, state.ask_opening(number), self.fractions[number])
+                state.learn_opening(number, answer)
+                self._watch(state, np.full(min(self.num_watched, len(self.X)), state.coefficients[0]))
+        return state
+
+    def _compute_posterior(self, overlap: Overlap, signal: float, state: RunState) -> FunctionPosterior:
+        sampling = state.scale.mean_square / state.sampling_records
+        return FunctionPosterior.of(overlap, self.measurements, signal_variance=signal, sampling_variance=sampling)
+
+    @use_one_blas_thread()
+    def _learn_relevance(self, dictionary: Dictionary, weights: Vector) -> Relevance:
+        """Average the gradients of the predictor over a sample of the rows."""
+        return Relevance.of(dictionary.compute_gradients(_thin(self.sample, MOST_GRADIENTS), weights))
+
+    def _measure(
+        self, posterior: FunctionPosterior, state: RunState, fractions: list[float], num_rounds: int, ask: Ask
+    ) -> None:
+        """Measure along the directions of largest posterior variance, and add what was released."""
+        overlap, n, total = posterior.overlap, len(self.X), state.rows.total_weight
+        at_most = min(MOST_DIRECTIONS, max(1, n // 4), max(1, int(MOST_CELLS / num_rounds / n)))
+        # Directions with less variance than the noise of a release along them alone are not worth asking for.
+        noise_std = state.per_clip_norm * NARROWEST * state.scale.residual_std / self.setting.mu / total
+        least = noise_std**2 / sum(fractions)
+        matrix, variances = posterior.find_directions(at_most=at_most, least=least)
+        rows = self._make_rows(overlap.dictionary, np.column_stack([matrix, posterior.weights]))
+        start = np.zeros(rows.num_directions)
+        start[-1] = 1.0  # the prediction so far, as a direction that is not asked about
+        state.go_on(rows, start, GivenPrior(np.concatenate([[1.0], variances, [0.0]]), True), fractions)
+        for number, fraction in enumerate(fractions):
+            query = state.ask_step(number)
+            state.learn_step(query, ask(rows, state.coefficients, query, fraction))
+            self._watch(state, rows.values[: self.num_watched].astype(np.float64) @ state.coefficients)
+            if self.stopped:
+                break
+        found = state.running.clamped
+        asked = np.flatnonzero(found.variance[1:-1] < VAGUE)
+        self.num_directions.append(len(asked))
+        chosen, already = matrix[:, asked], overlap.along
+        moved = chosen.T @ (overlap.gram @ posterior.weights)  # along what was predicted
+        values, variance = moved + found.mean[1:-1][asked], found.variance[1:-1][asked]
+        self.measurements.add(rows.values[:, 1 + asked], already @ chosen, values, variance)
+        overlap.add(chosen)
+
+    def _make_rows(self, dictionary: Dictionary, matrix: Vector) -> WhitenedRows | RoundedRows:
+        """Rows of the constant and of features times a matrix."""
+        k = 1 + matrix.shape[1]
+        single = len(self.X) * k >= CELLS_IN_SINGLE and self.setting.weights is None
+        values = np.empty((len(self.X), k), dtype=np.float32 if single else np.float64)
+        short = matrix.T.astype(np.float32)
+
+        def write(span: slice, block: NDArray[np.floating]) -> int:
+            values[span, 0] = 1.0
+            values[span, 1:] = (short @ dictionary.evaluate(block)).T
+            return 0
+
+        run_pass(write, self.X, block_size=ROWS_AT_ONCE, num_cells=values.size)
+        variances, nothing = np.ones(k), np.zeros((0, k))
+        if single:
+            return RoundedRows(values, variances, nothing, True)
+        return WhitenedRows(values, variances, nothing, True, self.setting.weights)
+
+    def _watch(self, state: RunState, predictions: Vector) -> None:
+        self.course.append(predictions)
+        if self.callback is not None and self.callback(len(self.course), state.coefficients):
+            self.stopped = True
+
+
+def _thin(rows: NDArray[Any], at_most: int) -> NDArray[Any]:
+    """Return about so many rows, from everywhere."""
+    return rows[:: max(1, len(rows) // at_most)]

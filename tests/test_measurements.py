@@ -1,0 +1,128 @@
+"""The posterior of a function given releases along different directions, against dense linear algebra."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.stats import multivariate_normal
+
+from conddp.data.parts import PublicFeatures
+from conddp.features.column_scales import ColumnScales
+from conddp.features.dictionary import Dictionary
+from conddp.features.feature_families import Families, Relevance
+from conddp.newton.component_variances import COMMON_STD, OWN_STD, estimate_variances
+from conddp.newton.measurements import JITTER, FunctionPosterior, Measurements, Overlap
+
+Vector = NDArray[np.float64]
+
+N = 250
+
+
+@pytest.fixture(scope="module")
+def rows() -> Vector:
+    return np.random.default_rng(0).normal(size=(N, 3))
+
+
+@pytest.fixture(scope="module")
+def dictionary(rows: Vector) -> Dictionary:
+    return Families(40).make(ColumnScales.of(PublicFeatures(rows)), rows, Relevance(np.ones(3)), seed=0)
+
+
+def measure(
+    rows: Vector, dictionary: Dictionary, weights: Vector | None = None
+) -> tuple[Measurements, Overlap, Vector]:
+    """Measurements in two rounds along different directions, and a label vector."""
+    rng = np.random.default_rng(1)
+    label = np.sin(rows[:, 0]) * rows[:, 1] + 0.1 * rng.normal(size=N)
+    total = N if weights is None else weights.sum()
+    averaged = np.eye(N) / total if weights is None else np.diag(weights) / total
+    measurements = Measurements()
+    for number in (7, 12):
+        mixed = np.tanh(rows @ rng.normal(size=(3, number)) + rng.normal(size=number))
+        root = np.linalg.cholesky(mixed.T @ averaged @ mixed)
+        directions = mixed @ np.linalg.inv(root).T
+        variance = rng.uniform(0.001, 0.01, size=number)
+        values = directions.T @ averaged @ label + np.sqrt(variance) * rng.normal(size=number)
+        earlier = np.hstack([np.empty((N, 0)), *measurements.rows])
+        measurements.add(directions, earlier.T @ averaged @ directions, values, variance)
+    return measurements, Overlap.of(dictionary, rows, measurements, weights), label
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_products_are_those_of_all_rows(rows: Vector, dictionary: Dictionary, weighted: bool) -> None:
+    weights = np.random.default_rng(2).uniform(0.1, 1, size=N) if weighted else None
+    measurements, overlap, _ = measure(rows, dictionary, weights)
+    averaged = np.full(N, 1 / N) if weights is None else weights / weights.sum()
+    features, directions = dictionary.evaluate(rows).astype(float), np.hstack(measurements.rows)
+    np.testing.assert_allclose(overlap.gram, features * averaged @ features.T, atol=1e-5)
+    np.testing.assert_allclose(overlap.along, (directions.T * averaged) @ features.T, atol=1e-5)
+    np.testing.assert_allclose(measurements.gram, (directions.T * averaged) @ directions, atol=1e-9)
+
+
+def test_the_posterior_mean_is_that_of_the_gaussian_process(rows: Vector, dictionary: Dictionary) -> None:
+    measurements, overlap, _ = measure(rows, dictionary)
+    posterior = FunctionPosterior.of(overlap, measurements, signal_variance=0.5, sampling_variance=0.02 / N)
+    features, A = dictionary.evaluate(rows).astype(float), np.hstack(measurements.rows).T / N
+    kernel = (features.T * posterior.variances[dictionary.component]) @ features
+    covariance = A @ (kernel + 0.02 * np.eye(N)) @ A.T + np.diag(measurements.noise_variance)
+    expected = kernel @ A.T @ np.linalg.solve(covariance, measurements.values)
+    np.testing.assert_allclose(posterior.weights @ features, expected, atol=1e-4)
+
+
+def test_directions_are_orthonormal_and_have_the_largest_posterior_variance(
+    rows: Vector, dictionary: Dictionary
+) -> None:
+    measurements, overlap, _ = measure(rows, dictionary)
+    posterior = FunctionPosterior.of(overlap, measurements, signal_variance=1e-6, sampling_variance=0.02 / N)
+    matrix, variances = posterior.find_directions(at_most=10, least=0.0)
+    features = dictionary.evaluate(rows).astype(float)
+    directions = features.T @ matrix
+    np.testing.assert_allclose(directions.T @ directions / N, np.eye(10), atol=2e-2)
+    assert (posterior.variances > posterior.guesses).all()  # so that curiosity changes nothing
+    A, noise = np.hstack(measurements.rows).T / N, np.diag(measurements.noise_variance)
+    kernel = (features.T * posterior.variances[dictionary.component]) @ features
+    gain = kernel @ A.T @ np.linalg.inv(A @ (kernel + 0.02 * np.eye(N)) @ A.T + noise)
+    left = (kernel - gain @ A @ kernel) / N
+    expected = np.linalg.eigvalsh(left)[::-1][:10]
+    np.testing.assert_allclose(variances, expected, rtol=1e-2, atol=10 * JITTER * np.trace(kernel) / N)
+
+
+def test_directions_that_are_not_worth_asking_for_are_left_out(rows: Vector, dictionary: Dictionary) -> None:
+    measurements, overlap, _ = measure(rows, dictionary)
+    posterior = FunctionPosterior.of(overlap, measurements, signal_variance=0.5, sampling_variance=0.02 / N)
+    _, variances = posterior.find_directions(at_most=30, least=0.0)
+    _, some = posterior.find_directions(at_most=30, least=float(variances[4]))
+    assert len(some) == 4
+    assert len(posterior.find_directions(at_most=30, least=np.inf)[1]) == 1
+
+
+def test_nothing_is_predicted_before_anything_is_measured(rows: Vector, dictionary: Dictionary) -> None:
+    overlap = Overlap.of(dictionary, rows, Measurements(), None)
+    posterior = FunctionPosterior.of(overlap, Measurements(), signal_variance=0.5, sampling_variance=0.0)
+    assert not posterior.weights.any()
+    np.testing.assert_allclose(posterior.variances, 0.5 * dictionary.fractions)
+
+
+def test_variances_are_at_the_mode_of_their_posterior() -> None:
+    rng = np.random.default_rng(5)
+    factors = [rng.normal(size=(40, 15)) * scale for scale in (1.0, 0.7, 0.1)]
+    kernels, noise, guesses = [each @ each.T for each in factors], 0.3 * np.eye(40), np.array([0.5, 0.5, 0.2])
+    measured = factors[0] @ rng.normal(size=15) + 0.5 * rng.normal(size=40)
+    precision = np.linalg.inv(OWN_STD**2 * np.eye(3) + COMMON_STD**2)
+
+    def cost(at: Vector) -> float:
+        covariance = noise + sum(np.exp(each) * kernel for each, kernel in zip(at, kernels, strict=True))
+        moved = at - np.log(guesses)
+        return float(0.5 * moved @ precision @ moved - multivariate_normal.logpdf(measured, cov=covariance))
+
+    best = minimize(cost, np.log(guesses), method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-9})
+    found = np.log(estimate_variances(measured, noise, kernels, guesses))
+    assert cost(found) <= best.fun + 0.06  # steps that gain less than a twentieth are not taken
+    assert found[0] > found[1]
+
+
+def test_variances_of_pure_noise_shrink() -> None:
+    rng = np.random.default_rng(6)
+    kernels = [np.eye(60), np.diag(np.linspace(0, 2, 60))]
+    found = estimate_variances(0.1 * rng.normal(size=60), 0.01 * np.eye(60), kernels, np.array([1.0, 1.0]))
+    assert (found < 0.2).all()
