@@ -31,21 +31,21 @@ def dictionary(rows: Vector) -> Dictionary:
 def measure(
     rows: Vector, dictionary: Dictionary, weights: Vector | None = None
 ) -> tuple[Measurements, Overlap, Vector]:
-    """Measurements in two rounds along different directions, and a label vector."""
+    """Measurements in two rounds along different directions, combined and as they were made."""
     rng = np.random.default_rng(1)
     label = np.sin(rows[:, 0]) * rows[:, 1] + 0.1 * rng.normal(size=N)
     total = N if weights is None else weights.sum()
     averaged = np.eye(N) / total if weights is None else np.diag(weights) / total
-    measurements = Measurements()
+    measurements, raw = Measurements(np.empty((N, 0))), []
     for number in (7, 12):
         mixed = np.tanh(rows @ rng.normal(size=(3, number)) + rng.normal(size=number))
         root = np.linalg.cholesky(mixed.T @ averaged @ mixed)
         directions = mixed @ np.linalg.inv(root).T
         variance = rng.uniform(0.001, 0.01, size=number)
         values = directions.T @ averaged @ label + np.sqrt(variance) * rng.normal(size=number)
-        earlier = np.hstack([np.empty((N, 0)), *measurements.rows])
-        measurements.add(directions, earlier.T @ averaged @ directions, values, variance)
-    return measurements, Overlap.of(dictionary, rows, measurements, weights), label
+        measurements, _ = measurements.add(directions, measurements.rows.T @ averaged @ directions, values, variance)
+        raw.append((directions, values, variance))
+    return measurements, Overlap.of(dictionary, rows, measurements, weights), raw
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -53,33 +53,34 @@ def test_products_are_those_of_all_rows(rows: Vector, dictionary: Dictionary, we
     weights = np.random.default_rng(2).uniform(0.1, 1, size=N) if weighted else None
     measurements, overlap, _ = measure(rows, dictionary, weights)
     averaged = np.full(N, 1 / N) if weights is None else weights / weights.sum()
-    features, directions = dictionary.evaluate(rows).astype(float), np.hstack(measurements.rows)
+    features, directions = dictionary.evaluate(rows).astype(float), measurements.rows
     np.testing.assert_allclose(overlap.gram, features * averaged @ features.T, atol=1e-5)
     np.testing.assert_allclose(overlap.along, (directions.T * averaged) @ features.T, atol=1e-5)
-    np.testing.assert_allclose(measurements.gram, (directions.T * averaged) @ directions, atol=1e-9)
+    np.testing.assert_allclose((directions.T * averaged) @ directions, np.eye(19), atol=1e-9)
 
 
 def test_the_posterior_mean_is_that_of_the_gaussian_process(rows: Vector, dictionary: Dictionary) -> None:
-    measurements, overlap, _ = measure(rows, dictionary)
+    measurements, overlap, raw = measure(rows, dictionary)
     posterior = FunctionPosterior.of(overlap, measurements, signal_variance=0.5, sampling_variance=0.02 / N)
-    features, A = dictionary.evaluate(rows).astype(float), np.hstack(measurements.rows).T / N
+    features, A = dictionary.evaluate(rows).astype(float), np.hstack([each[0] for each in raw]).T / N
+    values, variance = (np.concatenate([each[place] for each in raw]) for place in (1, 2))
     kernel = (features.T * posterior.variances[dictionary.component]) @ features
-    covariance = A @ (kernel + 0.02 * np.eye(N)) @ A.T + np.diag(measurements.noise_variance)
-    expected = kernel @ A.T @ np.linalg.solve(covariance, measurements.values)
+    covariance = A @ (kernel + 0.02 * np.eye(N)) @ A.T + np.diag(variance)
+    expected = kernel @ A.T @ np.linalg.solve(covariance, values)
     np.testing.assert_allclose(posterior.weights @ features, expected, atol=1e-4)
 
 
 def test_directions_are_orthonormal_and_have_the_largest_posterior_variance(
     rows: Vector, dictionary: Dictionary
 ) -> None:
-    measurements, overlap, _ = measure(rows, dictionary)
+    measurements, overlap, raw = measure(rows, dictionary)
     posterior = FunctionPosterior.of(overlap, measurements, signal_variance=1e-6, sampling_variance=0.02 / N)
     matrix, variances = posterior.find_directions(at_most=10, least=0.0)
     features = dictionary.evaluate(rows).astype(float)
     directions = features.T @ matrix
     np.testing.assert_allclose(directions.T @ directions / N, np.eye(10), atol=2e-2)
     assert (posterior.variances > posterior.guesses).all()  # so that curiosity changes nothing
-    A, noise = np.hstack(measurements.rows).T / N, np.diag(measurements.noise_variance)
+    A, noise = np.hstack([each[0] for each in raw]).T / N, np.diag(np.concatenate([each[2] for each in raw]))
     kernel = (features.T * posterior.variances[dictionary.component]) @ features
     gain = kernel @ A.T @ np.linalg.inv(A @ (kernel + 0.02 * np.eye(N)) @ A.T + noise)
     left = (kernel - gain @ A @ kernel) / N
@@ -97,8 +98,9 @@ def test_directions_that_are_not_worth_asking_for_are_left_out(rows: Vector, dic
 
 
 def test_nothing_is_predicted_before_anything_is_measured(rows: Vector, dictionary: Dictionary) -> None:
-    overlap = Overlap.of(dictionary, rows, Measurements(), None)
-    posterior = FunctionPosterior.of(overlap, Measurements(), signal_variance=0.5, sampling_variance=0.0)
+    nothing = Measurements(np.empty((N, 0)))
+    overlap = Overlap.of(dictionary, rows, nothing, None)
+    posterior = FunctionPosterior.of(overlap, nothing, signal_variance=0.5, sampling_variance=0.0)
     assert not posterior.weights.any()
     np.testing.assert_allclose(posterior.variances, 0.5 * dictionary.fractions)
 

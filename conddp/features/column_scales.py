@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp.data.parts import PublicFeatures, require_public
-from conddp.features.standardization import add_by_group
+from conddp.errors import SchemaError
+from conddp.features.standardization import TOO_LARGE, add_by_group
 
 __all__ = ["ColumnScales"]
 
@@ -18,6 +19,7 @@ Vector = NDArray[np.float64]
 
 NUM_KNOTS = 129  # quantiles between which ranks are interpolated
 FARTHEST = 4.0  # standardised values are clamped to this
+LARGEST = 1e150  # absolute value of which sums of squares are finite
 MOST_READ = 65_536  # records that moments and quantiles are taken from
 
 
@@ -53,9 +55,11 @@ class ColumnScales:
         """Fit the scales to public columns."""
         public = require_public(public_features, function="ColumnScales.of")
         X = public.values[:: max(1, len(public) // MOST_READ)].astype(np.float64, copy=False)
+        if np.abs(X).max(initial=0.0) > LARGEST:
+            raise SchemaError(TOO_LARGE)
         center, spread = X.mean(axis=0), X.std(axis=0)
-        varies = spread > 1e-12 * np.abs(center)
-        scale = np.sqrt(add_by_group(np.where(varies, spread, 0.0) ** 2, public.groups))
+        scale = np.sqrt(add_by_group(spread**2, public.groups))
+        varies = (spread > 1e-12 * np.abs(center)) & (scale > 0.0)
         factor = np.where(varies, 1.0 / np.where(varies, scale, 1.0), 0.0)
         levels = np.linspace(0.0, 1.0, min(NUM_KNOTS, len(X)))
         made = [_rank(column, levels) for column in X.T]

@@ -1,11 +1,12 @@
 r"""What all releases of a fit say about a function, whatever directions they measured.
 
-A release along orthonormal directions V measures :math:`V^\top y / n` with noise of known variance. Under a prior on
-the weights of a dictionary of features :math:`\Phi` the labels are :math:`\Phi w + e` with independent residuals e, so
-measurements of all rounds together, made along different directions, are jointly normal:
+A release along orthonormal directions V measures :math:`V^\top y / n` with noise of known variances :math:`\nu`.
+Releases along different directions are combined to measurements along orthonormal ones. Under a prior on the weights of
+a dictionary of features :math:`\Phi` the labels are :math:`\Phi w + e` with independent residuals e of variance
+:math:`s^2`, so that
 
 .. math:: m = B w + \epsilon, \qquad B = V^\top \Phi / n, \qquad
-   \mathrm{cov}(\epsilon) = \mathrm{diag}(\nu) + \tfrac{s^2}{n}\, V^\top V / n
+   \mathrm{cov}(\epsilon) = \mathrm{diag}(\nu) + \tfrac{s^2}{n} I
 
 The posterior of w is in closed form, for any dictionary: nothing that was measured is lost when features change.
 
@@ -28,38 +29,74 @@ __all__ = ["FunctionPosterior", "Measurements", "Overlap"]
 Vector = NDArray[np.float64]
 
 ROWS_AT_ONCE = 2048  # rows on which a dictionary is evaluated at once
+MOST_KEPT = 800  # directions, those that are measured best
+LEAST_PRECISION = 1e-10  # relative to the direction that is measured best; below, directions are dependent
 LEAST_CURIOSITY = 1.0  # smallest variance of a component, relative to its guess, as long as more is measured
 JITTER = 3e-7  # of the trace of a Gram matrix, which is added to its diagonal: products in float32 are not as exact
 
 
-@dataclass
+@dataclass(frozen=True)
 class Measurements:
-    """Directions that were measured, and what was released of them.
+    """Orthonormal directions, and what all releases together say about the labels along them.
 
     Parameters
     ----------
-    rows : list of arrays of shape (n, k)
-        Directions of each round.
-    gram : array of shape (K, K)
-        Gram matrix of all directions.
+    rows : array of shape (n, K)
+        Directions.
     values, noise_variance : arrays of shape (K,)
-        Measured coefficients, and the variances of their noise.
+        Measured coefficients, and the variances of their noise, which is independent.
     """
 
-    rows: list[NDArray[np.floating]] = field(default_factory=list)
-    gram: Vector = field(default_factory=lambda: np.empty((0, 0)))
+    rows: NDArray[np.floating]
     values: Vector = field(default_factory=lambda: np.empty(0))
     noise_variance: Vector = field(default_factory=lambda: np.empty(0))
 
-    def add(self, rows: NDArray[np.floating], along: Vector, values: Vector, noise_variance: Vector) -> None:
-        """Add orthonormal directions, their products with earlier ones, shape (K, k), and what was released."""
-        self.rows.append(rows)
-        self.gram = np.block([[self.gram, along], [along.T, np.eye(len(values))]])
-        self.values = np.concatenate([self.values, values])
-        self.noise_variance = np.concatenate([self.noise_variance, noise_variance])
+    def add(
+        self, rows: NDArray[np.floating], along: Vector, values: Vector, noise_variance: Vector
+    ) -> "tuple[Measurements, Vector]":
+        r"""Combine measurements along further orthonormal directions with these.
+
+        Let V be all directions, old and new, G their Gram matrix and :math:`\nu` the variances of their noise. With
+        :math:`\mathrm{diag}(\nu)^{-1/2}\, G\, \mathrm{diag}(\nu)^{-1/2} = E \Lambda E^\top`, the directions
+        :math:`V \mathrm{diag}(\nu)^{-1/2} E \Lambda^{-1/2}` are orthonormal, and generalised least squares measures
+        the labels along them with independent noise of variances :math:`\Lambda^{-1}`. The :data:`MOST_KEPT` that are
+        measured best are kept.
+
+        Parameters
+        ----------
+        rows : array of shape (n, k)
+            Further directions.
+        along : array of shape (K, k)
+            Products of old and further directions.
+        values, noise_variance : arrays of shape (k,)
+            What was released of the further directions.
+
+        Returns
+        -------
+        combined : Measurements
+            All measurements.
+        matrix : array of shape (K + k, L)
+            Matrix that converts old and further directions to those of the result.
+        """
+        gram = np.block([[np.eye(len(self.values)), along], [along.T, np.eye(len(values))]])
+        measured = np.concatenate([self.values, values])
+        stds = np.sqrt(np.concatenate([self.noise_variance, noise_variance]))
+        precision, vectors = np.linalg.eigh(gram / np.outer(stds, stds))
+        number = min(MOST_KEPT, int(np.count_nonzero(precision > LEAST_PRECISION * precision.max(initial=0.0))))
+        precision, vectors = precision[::-1][:number], vectors[:, ::-1][:, :number]
+        matrix = vectors / stds[:, None] / np.sqrt(precision)
+        first, second = np.split(matrix.astype(self.rows.dtype), [len(self.values)])
+        combined = np.empty((len(rows), number), dtype=self.rows.dtype)
+
+        def write(span: slice, old: NDArray[np.floating], new: NDArray[np.floating]) -> int:
+            combined[span] = old @ first + new @ second
+            return 0
+
+        run_pass(write, self.rows, rows, num_cells=combined.size)
+        return Measurements(combined, matrix.T @ measured, 1 / precision), matrix
 
 
-@dataclass
+@dataclass(frozen=True)
 class Overlap:
     """A dictionary, its Gram matrix on all rows, and its products with the directions that were measured.
 
@@ -83,25 +120,29 @@ class Overlap:
     ) -> "Overlap":
         """Compute all products in one pass over the records, which may have public weights."""
         total = float(len(X)) if weights is None else float(weights.sum())
-        columns = [X, *measurements.rows, *([] if weights is None else [weights])]
 
-        def sum_block(span: slice, block: NDArray[np.floating], *others: NDArray[np.floating]) -> tuple[Vector, ...]:
+        def sum_block(span: slice, block: NDArray[np.floating], rows: NDArray[np.floating]) -> tuple[Vector, Vector]:
             features = dictionary.evaluate(block)
-            weighted = features
-            if weights is not None:
-                weighted = features * others[-1].astype(features.dtype)
-                others = others[:-1]
-            sums = [weighted @ features.T, *((weighted @ each.astype(features.dtype)).T for each in others)]
-            return tuple(each.astype(np.float64) for each in sums)
+            weighted = features if weights is None else features * weights[span].astype(features.dtype)
+            gram, along = weighted @ features.T, (weighted @ rows.astype(features.dtype, copy=False)).T
+            return gram.astype(np.float64), along.astype(np.float64)
 
         cells = len(X) * dictionary.num_features
-        sums = run_pass(sum_block, *columns, block_size=ROWS_AT_ONCE, num_cells=cells)
-        along = [np.empty((0, dictionary.num_features)), *sums[1:]]
-        return cls(dictionary, sums[0] / total, np.concatenate(along) / total)
+        gram, along = run_pass(sum_block, X, measurements.rows, block_size=ROWS_AT_ONCE, num_cells=cells)
+        return cls(dictionary, gram / total, along / total)
 
-    def add(self, matrix: Vector) -> None:
-        """Add directions that are features times a matrix of shape (M, k)."""
-        self.along = np.concatenate([self.along, matrix.T @ self.gram])
+    def add(self, chosen: Vector, matrix: Vector) -> "Overlap":
+        """Return the overlap with directions that were combined with features times ``chosen``, shape (M, k).
+
+        Parameters
+        ----------
+        chosen : array of shape (M, k)
+            Matrix that converts features to further directions.
+        matrix : array of shape (K + k, L)
+            Matrix that converts all directions to the combined ones (:meth:`Measurements.add`).
+        """
+        along = np.concatenate([self.along, chosen.T @ self.gram])
+        return Overlap(self.dictionary, self.gram, matrix.T @ along)
 
 
 @dataclass(frozen=True)
@@ -150,7 +191,7 @@ class FunctionPosterior:
 
         dictionary, along = overlap.dictionary, overlap.along
         guesses = np.maximum(dictionary.fractions, 1e-12) * signal_variance
-        noise = np.diag(measurements.noise_variance) + sampling_variance * measurements.gram
+        noise = np.diag(measurements.noise_variance + sampling_variance)
         if not len(along):
             return cls(overlap, np.zeros(dictionary.num_features), guesses, guesses, noise)
         numbers = range(len(guesses))

@@ -45,7 +45,7 @@ Vector = NDArray[np.float64]
 
 STEPS_PER_ROUND = 4
 MOST_DIRECTIONS = 500  # of a round
-MOST_CELLS = 6e8  # of the directions of all rounds together, which are kept in memory
+MOST_CELLS = 3e8  # of the directions of a round, which are kept in memory
 CELLS_IN_SINGLE = 2**22  # directions with more numbers are stored in float32
 MOST_SAMPLED = 20_000  # rows that features are scaled on
 MOST_GRADIENTS = 4_000  # rows whose gradients are averaged
@@ -181,7 +181,7 @@ class _Rounds:
         self.sample = _thin(self.X, MOST_SAMPLED).astype(np.float64, copy=False)
         self.scales = ColumnScales.of(setting.public)
         self.weights = None if setting.weights is None else setting.weights.values
-        self.measurements = Measurements()
+        self.measurements = Measurements(np.empty((len(self.X), 0), dtype=np.float32))
         self.fractions = setting.plan.divide_budget(setting.num_records)
         self.course: list[Vector] = []
         self.num_directions: list[int] = []
@@ -198,7 +198,7 @@ class _Rounds:
             overlap = Overlap.of(dictionary, self.X, self.measurements, self.weights)
             posterior = self._compute_posterior(overlap, signal, state)
             if not self.stopped:
-                self._measure(posterior, state, fractions, len(rounds), ask)
+                overlap = self._measure(posterior, state, fractions, ask)
                 posterior = self._compute_posterior(overlap, signal, state)
             if self.stopped:
                 break
@@ -238,12 +238,10 @@ class _Rounds:
         """Average the gradients of the predictor over a sample of the rows."""
         return Relevance.of(dictionary.compute_gradients(_thin(self.sample, MOST_GRADIENTS), weights))
 
-    def _measure(
-        self, posterior: FunctionPosterior, state: RunState, fractions: list[float], num_rounds: int, ask: Ask
-    ) -> None:
+    def _measure(self, posterior: FunctionPosterior, state: RunState, fractions: list[float], ask: Ask) -> Overlap:
         """Measure along the directions of largest posterior variance, and add what was released."""
         overlap, n, total = posterior.overlap, len(self.X), state.rows.total_weight
-        at_most = min(MOST_DIRECTIONS, max(1, n // 4), max(1, int(MOST_CELLS / num_rounds / n)))
+        at_most = min(MOST_DIRECTIONS, max(1, n // 4), max(1, int(MOST_CELLS / n)))
         # Directions with less variance than the noise of a release along them alone are not worth asking for.
         noise_std = state.per_clip_norm * NARROWEST * state.scale.residual_std / self.setting.mu / total
         least = noise_std**2 / sum(fractions)
@@ -261,11 +259,15 @@ class _Rounds:
         found = state.running.clamped
         asked = np.flatnonzero(found.variance[1:-1] < VAGUE)
         self.num_directions.append(len(asked))
-        chosen, already = matrix[:, asked], overlap.along
+        chosen = matrix[:, asked]
         moved = chosen.T @ (overlap.gram @ posterior.weights)  # along what was predicted
-        values, variance = moved + found.mean[1:-1][asked], found.variance[1:-1][asked]
-        self.measurements.add(rows.values[:, 1 + asked], already @ chosen, values, variance)
-        overlap.add(chosen)
+        self.measurements, combined = self.measurements.add(
+            rows.values[:, 1 + asked],
+            overlap.along @ chosen,
+            moved + found.mean[1:-1][asked],
+            found.variance[1:-1][asked],
+        )
+        return overlap.add(chosen, combined)
 
     def _make_rows(self, dictionary: Dictionary, matrix: Vector) -> WhitenedRows | RoundedRows:
         """Rows of the constant and of features times a matrix."""

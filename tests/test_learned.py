@@ -1,0 +1,230 @@
+"""Heads whose features are learned during the fit."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+from conddp import CondNewton, PrivacyBudget, PrivateRegressor
+from conddp.algorithms import DPSGD, CondDP, RROnBins
+from conddp.bounds import Bounds
+from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
+from conddp.data.records import Records
+from conddp.data.units import Units
+from conddp.errors import PrivacyError, SchemaError
+from conddp.heads import Additive, Head, Learned, Linear
+from conddp.models.saving import load_model
+from conddp.newton.rounds import STEPS_PER_ROUND
+from conddp.newton.schedule import NewtonPlan
+from conddp.privacy.randomness import RandomSource
+from conddp.training.loop import Progress
+from tests.contracts import LEARNED_HEADS
+
+Vector = NDArray[np.float64]
+
+BOUNDS = Bounds(-3.0, 3.0)
+PLENTY, USUAL = PrivacyBudget(1e5, 1e-6), PrivacyBudget(1.0, 1e-6)
+
+
+def make_columns(n: int, seed: int = 0) -> Vector:
+    return np.random.default_rng(seed).normal(size=(n, 4))
+
+
+def bend(X: Vector) -> Vector:
+    """A function of two of the columns, with an interaction."""
+    return np.asarray(np.sin(2 * X[:, 0]) + np.clip(X[:, 0] * X[:, 1], -2, 2) / 2)
+
+
+def make_records(n: int = 3000, *, noise_std: float = 0.1, seed: int = 0, **others: Any) -> Records:
+    X = make_columns(n, seed)
+    label = bend(X) + noise_std * np.random.default_rng(seed + 1).normal(size=n)
+    return Records(PublicFeatures(X), others.pop("private", None), Labels(label, BOUNDS), **others)
+
+
+def compute_error(records: Records, head: Head, budget: PrivacyBudget, **settings: Any) -> float:
+    """Mean squared error of a fit on new rows, over the variance of the function."""
+    result = CondNewton().fit(records, budget, head=head, random_source=RandomSource.of(0), **settings)
+    X = make_columns(2000, seed=9)
+    return float(np.mean((result.model.predict(PublicFeatures(X)) - bend(X)) ** 2) / bend(X).var())
+
+
+def test_learned_features_find_a_function_that_a_linear_model_cannot_express() -> None:
+    records = make_records()
+    assert compute_error(records, Linear(), USUAL) > 0.6
+    assert compute_error(records, Learned(width=300), USUAL) < 0.2
+    assert compute_error(records, Learned(width=300), PLENTY) < 0.02
+
+
+def test_an_additive_head_leaves_interactions_out_unless_pairs_are_allowed() -> None:
+    records = make_records(noise_std=0.02)
+    alone, paired = (compute_error(records, Additive(width=300, pairs=pairs), PLENTY) for pairs in (0, 3))
+    X = make_columns(2000, seed=9)
+    interaction = float(np.var(np.clip(X[:, 0] * X[:, 1], -2, 2) / 2) / bend(X).var())
+    assert alone == pytest.approx(interaction, rel=0.15)
+    assert paired < 0.3 * alone
+
+
+@pytest.mark.parametrize("head", LEARNED_HEADS.values(), ids=list(LEARNED_HEADS))
+def test_labels_without_any_signal_are_predicted_by_about_their_mean(head: Head) -> None:
+    X, label = make_columns(2000), 1.0 + np.random.default_rng(3).normal(size=2000)
+    records = Records(PublicFeatures(X), None, Labels(label, BOUNDS))
+    result = CondNewton().fit(records, USUAL, head=head, random_source=RandomSource.of(0))
+    predictions = result.model.predict(PublicFeatures(make_columns(500, seed=9)))
+    assert np.mean((predictions - 1.0) ** 2) < 0.05
+
+
+@pytest.mark.parametrize("head", LEARNED_HEADS.values(), ids=list(LEARNED_HEADS))
+def test_the_releases_are_those_of_the_plan_and_cost_the_budget(head: Head) -> None:
+    records, plan = make_records(400), NewtonPlan(num_steps=6)
+    steps: list[int] = []
+
+    def watch(progress: Progress) -> None:
+        steps.append(progress.step)
+        assert progress.num_steps == 8 and np.isfinite(progress.parameters).all()
+
+    result = CondNewton(plan=plan).fit(records, USUAL, head=head, callback=watch)
+    assert steps == list(range(1, 9))
+    releases = result.transcript.releases
+    assert sum(each.count for each in releases) == 8
+    assert math.sqrt(sum(each.count * each.mu**2 for each in releases)) == pytest.approx(
+        result.settings["mu"], rel=1e-6
+    )
+    assert len(result.settings["num_directions"]) == math.ceil(6 / STEPS_PER_ROUND)
+    assert len(result.diagnostics.steps) == 8
+
+
+def test_a_callback_can_stop_a_run_at_any_step() -> None:
+    for last in (1, 2, 3, 7):
+        result = CondNewton().fit(
+            make_records(300), USUAL, head=Learned(width=30), callback=lambda progress, last=last: progress.step == last
+        )
+        assert sum(each.count for each in result.transcript.releases) == last
+        assert np.isfinite(result.model.predict(PublicFeatures(make_columns(5)))).all()
+
+
+@pytest.mark.parametrize("head", LEARNED_HEADS.values(), ids=list(LEARNED_HEADS))
+@pytest.mark.parametrize("private", [False, True])
+def test_a_saved_model_predicts_the_same(head: Head, private: bool, tmp_path: Path) -> None:
+    X = make_columns(400)
+    columns = {3: (-3.0, 3.0)} if private else None
+    model = PrivateRegressor(1.0, label_bounds=(-3, 3), head=head, private_columns=columns, random_state=0)
+    model.fit(X, bend(X))
+    again = PrivateRegressor.load(model.save(tmp_path / "model"))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert load_model(tmp_path / "model").model.head == model.model_.head
+    assert type(model.model_.head) is type(head)
+    assert not hasattr(model, "coef_")
+
+
+def test_seeded_fits_are_reproducible_and_units_of_a_column_make_no_difference() -> None:
+    X = make_columns(600)
+    scaled = PublicFeatures(X * [1.0, 1000.0, 1e-6, 1.0] + [0.0, 5.0, 0.0, -7.0])
+    predictions = []
+    for public in (PublicFeatures(X), PublicFeatures(X), scaled):
+        records = Records(public, None, Labels(bend(X), BOUNDS))
+        source = RandomSource.for_neighbours(0)  # noise that does not depend on the records
+        predictions.append(
+            CondNewton().fit(records, USUAL, head=Learned(width=60), random_source=source).model.predict(public)
+        )
+    np.testing.assert_array_equal(predictions[0], predictions[1])
+    np.testing.assert_allclose(predictions[2], predictions[0], atol=0.05)
+
+
+def test_private_columns_have_linear_terms_beside_the_function_of_the_public_ones() -> None:
+    X, rng = make_columns(4000), np.random.default_rng(5)
+    hidden = rng.uniform(-1, 1, size=(4000, 1))
+    label = bend(X) + hidden[:, 0] + 0.1 * rng.normal(size=4000)
+    private = PrivateFeatures(hidden, (Bounds(-1.0, 1.0),), ("hidden",))
+    records = Records(PublicFeatures(X), private, Labels(label, BOUNDS))
+    errors = {}
+    for head in (Linear(), Learned(width=200)):
+        model = CondNewton().fit(records, PrivacyBudget(4.0, 1e-6), head=head, random_source=RandomSource.of(0)).model
+        errors[type(head)] = float(np.mean((model.predict(records.public, private) - label) ** 2))
+    assert errors[Learned] < 0.4 * errors[Linear]
+    moved = PrivateFeatures(hidden * 0 + 0.5, (Bounds(-1.0, 1.0),), ("hidden",))
+    other = PrivateFeatures(hidden * 0 - 0.5, (Bounds(-1.0, 1.0),), ("hidden",))
+    slope = np.median(model.predict(records.public, moved) - model.predict(records.public, other))
+    assert slope == pytest.approx(1.0, abs=0.15)
+
+
+def test_records_of_a_person_and_weights_are_supported() -> None:
+    n = 1200
+    records = make_records(n, units=Units.of(np.arange(n) // 3, name="person"))
+    assert compute_error(records, Learned(width=100), PLENTY) < 0.1
+    weights = np.where(np.arange(n) < 1000, 1.0, 1e-3)
+    spoilt = make_records(n)
+    values = spoilt.label.values.copy()
+    values[1000:] = 3.0  # records of almost no weight
+    spoilt = Records(spoilt.public, None, Labels(values, BOUNDS), weights=weights)
+    assert compute_error(spoilt, Learned(width=100), PLENTY) < 0.1
+
+
+@pytest.mark.parametrize("head", LEARNED_HEADS.values(), ids=list(LEARNED_HEADS))
+def test_odd_tables_can_be_fitted(head: Head) -> None:
+    rng = np.random.default_rng(0)
+    tables = {
+        "one record": rng.normal(size=(1, 2)),
+        "two records": rng.normal(size=(2, 2)),
+        "no columns that vary": np.ones((50, 2)),
+        "one column": rng.normal(size=(60, 1)),
+        "flags": (rng.random((80, 3)) < 0.5).astype(float),
+        "equal columns": np.repeat(rng.normal(size=(70, 1)), 3, axis=1),
+        "large and tiny": rng.normal(size=(60, 2)) * [1e100, 1e-200],
+        "more columns than records": rng.normal(size=(20, 40)),
+        "integers far from zero": 1e9 + rng.integers(5, size=(60, 2)),
+    }
+    for X in tables.values():
+        records = Records(PublicFeatures(X), None, Labels(rng.normal(size=len(X)), BOUNDS))
+        predictions = CondNewton().fit(records, PrivacyBudget(1.0, 1e-9), head=head).model.predict(records.public)
+        assert np.isfinite(predictions).all()
+
+
+def test_a_table_of_text_dates_and_gaps_can_be_fitted() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "shop": rng.choice(["a", "b", "c", None], size=500),
+            "size": np.where(rng.random(500) < 0.1, np.nan, rng.exponential(size=500)),
+            "day": pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.integers(300, size=500), unit="D"),
+        }
+    )
+    label = np.where(table["shop"] == "a", 1.0, 0.0)
+    model = PrivateRegressor(5.0, label_bounds=(-1, 2), head="learned", random_state=0).fit(table, label)
+    new = table.iloc[:3].assign(shop=["a", "b", "never seen"])
+    predicted = model.predict(new)
+    assert predicted[0] > predicted[1] + 0.3
+    assert np.isfinite(predicted).all()
+
+
+def test_what_cannot_be_fitted_is_refused_before_anything_is_spent() -> None:
+    records = make_records(50)
+    for algorithm in (DPSGD(), CondDP(), RROnBins()):
+        with pytest.raises(ValueError, match="whose features are learned from released numbers. Use CondNewton"):
+            algorithm.fit(records, USUAL, head=Learned())
+    with pytest.raises(ValueError, match="always has an intercept"):
+        CondNewton().fit(records, USUAL, head=Additive(), fit_intercept=False)
+    with pytest.raises(PrivacyError, match="no algorithm learns features with delta = 0"):
+        PrivateRegressor(1.0, 0.0, label_bounds=(-3, 3), head="learned").fit(make_columns(50), bend(make_columns(50)))
+    wide = Records(PublicFeatures(np.zeros((3, 2001))), None, Labels(np.zeros(3), BOUNDS))
+    with pytest.raises(SchemaError, match="up to 2,000 public columns, got 2,001"):
+        CondNewton().fit(wide, USUAL, head=Learned())
+    large = Records(PublicFeatures(np.array([[1e200], [0.0]])), None, Labels(np.zeros(2), BOUNDS))
+    with pytest.raises(SchemaError, match="too large to be squared"):
+        CondNewton().fit(large, USUAL, head=Learned())
+    with pytest.raises(NotImplementedError, match="fitted by CondNewton, not by gradients"):
+        Learned().initialize(Learned().layout(3, 0), np.random.default_rng(0))
+
+
+def test_curves_of_an_additive_model_add_up_to_its_predictions() -> None:
+    records = make_records(800)
+    model = CondNewton().fit(records, PLENTY, head=Additive(width=100, pairs=0)).model
+    head, X = model.head, make_columns(30, seed=4)
+    assert isinstance(head, Additive)
+    weights = model.layout.views(model.parameters[None])
+    curves = head.compute_curves(weights, list(X.T))
+    scores = model.compute_scores(PublicFeatures(X))
+    np.testing.assert_allclose(np.sum(curves, axis=0) + weights["constant"][0, 0], scores, atol=1e-5)
