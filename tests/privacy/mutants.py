@@ -599,8 +599,8 @@ MUTANTS = (
     Mutant(
         "units: labels of a unit counted once",
         "privacy/release.py",
-        "self._counts.append(release.count)",
-        "self._counts.append(1)",
+        "self._counts.append(release.count * times)",
+        "self._counts.append(times)",
     ),
     Mutant(
         "units: records beyond the declared maximum are used",
@@ -618,8 +618,8 @@ MUTANTS = (
     Mutant(
         "kernels: limits of another norm",
         "heads/fused.py",
-        "limits = np.ascontiguousarray(records.clip_norm / records.row_norms)",
-        "limits = np.ascontiguousarray(records.clip_norm / np.sqrt(records.row_norms))",
+        "limits = align(np.ascontiguousarray(records.clip_norm / records.row_norms))",
+        "limits = align(np.ascontiguousarray(records.clip_norm / np.sqrt(records.row_norms)))",
     ),
     Mutant(
         "kernels: rounded rows clipped by the norms of the exact ones",
