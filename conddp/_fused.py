@@ -147,8 +147,10 @@ class Kernel:
         calls: Mapping[str, "Kernel"] | None = None,
     ) -> None:
         self.signatures, self._examples, self._calls = list(signatures), examples, dict(calls or {})
-        self._function = _bind(function, {name: each._function for name, each in self._calls.items()})
-        self._any_order = any_order or any(each._any_order for each in self._calls.values())
+        self._function: Callable[..., Any] = _bind(
+            function, {name: each._function for name, each in self._calls.items()}
+        )
+        self._any_order: bool = any_order or any(each._any_order for each in self._calls.values())
         self._rounding = rounding
         self._settings: dict[str, Any] = {"error_model": "numpy", "nogil": True}
         if any_order:

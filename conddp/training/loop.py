@@ -24,7 +24,7 @@ from conddp.training.optimizers import Optimizer
 from conddp.training.ranks import Share
 from conddp.training.stored_batches import StoredInputs
 
-__all__ = ["Progress", "StepCounter", "TrainingPlan", "assist", "train"]
+__all__ = ["Callback", "Progress", "StepCounter", "TrainingPlan", "assist", "count_unseen", "train"]
 
 OVERHEAD = 1e5  # of a step, in multiplications that take as long
 LARGEST_PARAMETER = 1e6  # parameters are clamped to this (post-processing), so that a diverging run cannot overflow
@@ -221,7 +221,7 @@ def train(
         known = {"step": step, "parameters": np.asarray(parameters).copy(), **optimizer.get_state()}
         return known if total is None else {**known, "total": np.asarray(total)}
 
-    if curator is not None and curator.takes_steps and save is None and state is None and _count_unseen(callback):
+    if curator is not None and curator.takes_steps and save is None and state is None and count_unseen(callback):
         steps = None
         if isinstance(batches, Batches):
             num_skipped = plan.num_steps - num_averaged if num_averaged > 1 else plan.num_steps
@@ -264,7 +264,7 @@ def _release_steps(
     """Take all steps, as many at once as the callback need not see; return whether it let them all be taken."""
     clipped, done = BoundedSum(steps.sums, sensitivity, "clipped gradients"), 0
     while done < plan.num_steps:
-        count = int(min(plan.num_steps - done, steps.at_once, _count_unseen(callback) + 1))
+        count = int(min(plan.num_steps - done, steps.at_once, count_unseen(callback) + 1))
         curator.release_steps(
             steps,
             clipped,
@@ -278,7 +278,7 @@ def _release_steps(
     return True
 
 
-def _count_unseen(callback: Callback | None) -> float:
+def count_unseen(callback: Callback | None) -> float:
     """Number of next steps after which the callback need not be called."""
     unseen: float = math.inf if callback is None else getattr(callback, "unseen_steps", 0)
     return unseen
