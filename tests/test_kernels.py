@@ -230,7 +230,7 @@ def test_a_kernel_that_calls_wrong_code_is_not_used(folder: Path, monkeypatch: p
 
 def test_an_aligned_array_is_the_same_array() -> None:
     for order in ("C", "F"):
-        array = np.asarray(make_numbers(33, 7), order=order)  # type: ignore[call-overload]  # of text
+        array = np.asarray(make_numbers(33, 7), order=order)
         for start in range(3):
             part = array.reshape(-1, order=order)[start : start + 77].reshape(11, 7, order=order)
             found = _fused.align(part)

@@ -13,7 +13,7 @@ Vector = NDArray[np.float64]
 class GridRule(NamedTuple):
     """How sums with noise are rounded to the grid, as the kernels need it.
 
-    Parameters
+    Attributes
     ----------
     grid, ratio : float
         Distance of two points of the grid, and scale of the noise in units of it.

@@ -26,7 +26,7 @@ __all__ = ["STEPS", "FusedSteps"]
 
 Vector = NDArray[np.float64]
 
-WORK_AT_ONCE = 1e8  # multiplications of a call, some 30 ms; signals such as Ctrl-C are noticed between calls
+WORK_AT_ONCE = 5e7  # multiplications of a call, some 15 ms; signals such as Ctrl-C are noticed between calls
 
 # Kernels that steps call. That of the sum differs from one kernel of steps to another.
 sum_records: Any = None

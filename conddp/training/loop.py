@@ -90,6 +90,7 @@ Callback = Callable[[Progress], bool | None]  # with ``unseen_steps``, the numbe
 class StepCounter:
     """A callback that shows how far a run has come, and nothing that was released.
 
+    It need not be called after every step, so that compiled kernels can take many steps at once.
     A fit with a checkpoint need not write every answer to disk before such a callback is called, as it must for others.
 
     Parameters
@@ -159,13 +160,14 @@ def train(
     curator : Curator or None
         Curator through which the sums are released.
     rng : numpy.random.Generator
-        Generator for Poisson samples.
+        Generator for Poisson samples. Those of several steps may be drawn at once.
     neighbouring : Neighbouring
         Neighbouring relation for the sensitivity.
     loss : Loss, optional
         Loss to minimise; half the squared residual if None.
     callback : callable, optional
-        Called after every step with :class:`Progress`.
+        Called after every step with :class:`Progress`. If it has an attribute ``unseen_steps``, it need not be called
+        after that many of the next steps, and kernels may take them in one call.
     weights : RowWeights, optional
         Units of the records and their weights, if units have several records. The records must be arranged by unit.
     state : mapping, optional

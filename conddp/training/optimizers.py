@@ -20,7 +20,7 @@ NONE: NDArray[np.float64] = np.empty(0)
 class FusedRule(NamedTuple):
     """What a kernel needs to update the parameters of one configuration.
 
-    Parameters
+    Attributes
     ----------
     first, second : arrays of shape (1, P)
         Moments of Adam, which the kernel updates; they are empty for plain gradient descent.
