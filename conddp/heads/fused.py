@@ -164,9 +164,11 @@ def fuse_linear(parameters: Vector, out: Vector, records: ClippedRecords) -> Ker
         return None
     if not is_sparse and not are_few:
         records = records.round_rows()
-    label = align(np.ascontiguousarray(records.label))
-    limits = align(np.ascontiguousarray(records.clip_norm / records.row_norms))
+    label = np.ascontiguousarray(records.label)
+    limits = np.ascontiguousarray(records.clip_norm / records.row_norms)
     weights = NONE if records.weights is None else np.ascontiguousarray(records.weights)
+    if records.num_configurations == 1:  # several share their rows, and the cache
+        label, limits = align(label), align(limits)
     known = label, limits, weights, parameters
     if is_sparse:
         stored = records.public.columns.data, records.public.columns.indices, records.public.columns.indptr
@@ -179,7 +181,7 @@ def fuse_linear(parameters: Vector, out: Vector, records: ClippedRecords) -> Ker
         if not rows.flags.c_contiguous:
             return None
         return KernelSum.of(SUM_ROWS, len(label), (rows, *known, np.empty(4), out))
-    rows = align(rows)
+    rows = align(rows) if records.num_configurations == 1 else rows
     if are_few:
         return KernelSum.of(SUM_FEW_COLUMNS, len(label), (rows.T, *known, np.empty(FEW_COLUMNS), out))
     return KernelSum.of(SUM_COLUMNS, len(label), (rows.T, *known, np.empty(COLUMNS_AT_ONCE), out))
