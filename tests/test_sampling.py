@@ -65,10 +65,10 @@ def test_several_samples_are_those_one_after_another(
 ) -> None:
     if at_once is not None:  # too few gaps for most samples
 
-        def walk(self: PoissonSampler, num_walks: int) -> Any:
-            gaps = self.generator.geometric(self.sampling_probability, size=(num_walks, at_once))
-            gaps[:, 0] -= 1
-            return gaps.cumsum(axis=1)
+        def walk(self: PoissonSampler, *several: int) -> Any:
+            gaps = self.generator.geometric(self.sampling_probability, size=(*several, at_once))
+            gaps[..., 0] -= 1
+            return gaps.cumsum(axis=-1)
 
         monkeypatch.setattr(PoissonSampler, "_walk", walk)
     one, other = (PoissonSampler(n, probability, np.random.default_rng(7)) for _ in range(2))

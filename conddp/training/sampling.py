@@ -75,17 +75,17 @@ class PoissonSampler:
 
         def follow() -> NDArray[np.int64]:
             known = next(ready, None)
-            return self._walk(1)[0] if known is None else known
+            return self._walk() if known is None else known
 
         positions = follow()
         while positions[-1] < self.num_records:
             positions = np.concatenate([positions, positions[-1] + 1 + follow()])
         return positions[: positions.searchsorted(self.num_records)]
 
-    def _walk(self, num_walks: int) -> NDArray[np.int64]:
-        """Draw positions from 0 upwards, almost always past n, for each of several samples."""
+    def _walk(self, *several: int) -> NDArray[np.int64]:
+        """Draw positions from 0 upwards, almost always past n; an array of this shape has several such walks."""
         at_once = int(self.expected_size + 6 * math.sqrt(self.expected_size)) + 10
-        gaps = self.generator.geometric(self.sampling_probability, size=(num_walks, at_once))
+        gaps = self.generator.geometric(self.sampling_probability, size=(*several, at_once))
         np.maximum(gaps, 1, out=gaps)  # a gap of zero (probability 2^-53, by rounding) would repeat a record
-        gaps[:, 0] -= 1
-        return gaps.cumsum(axis=1)
+        gaps[..., 0] -= 1
+        return gaps.cumsum(axis=-1)

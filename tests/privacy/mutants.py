@@ -811,8 +811,8 @@ MUTANTS = (
     Mutant(
         "steps: samples that are drawn together are one sample",
         "training/sampling.py",
-        "gaps = self.generator.geometric(self.sampling_probability, size=(num_walks, at_once))",
-        "gaps = np.tile(self.generator.geometric(self.sampling_probability, size=at_once), (num_walks, 1))",
+        "gaps = self.generator.geometric(self.sampling_probability, size=(*several, at_once))",
+        "gaps = np.tile(self.generator.geometric(self.sampling_probability, size=at_once), (*several, 1))",
     ),
     Mutant(
         "steps: long calls that cannot be interrupted",
