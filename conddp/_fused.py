@@ -16,6 +16,8 @@ Trust in compiled code
       Python function that it was compiled from, it is compiled again without the disk. If they still differ, NumPy is
       used instead.
 
+    A kernel may call others, which are then compiled together with it. Its files are named after theirs too.
+
     What remains is damage in memory after the examples, and an error of the compiler that the examples do not show.
 """
 
@@ -23,20 +25,23 @@ import hashlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Kernel", "as_contiguous", "load_kernels", "make_numbers"]
+__all__ = ["Kernel", "align", "as_contiguous", "load_kernels", "make_numbers"]
 
 PAYS_OFF = 2e9  # multiplications of a run that take some seconds with NumPy
+CACHE_LINE = 64  # bytes
+LARGEST_ALIGNED = 1 << 23  # bytes of an array
 FAST_MATH = {"reassoc", "contract"}  # sums in any order, fused multiply-add; nothing that changes infinities or NaN
 WRONG = (
     "numba compiles {} to code that does not compute what it should on this machine. NumPy is used instead, which is "
@@ -88,6 +93,21 @@ def as_contiguous(*arrays: Any) -> list[NDArray[Any]] | None:
     return found
 
 
+def align(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a copy in the same order that starts where a cache line does, unless the array does or is large.
+
+    Kernels that wait for the cache read it faster. Large arrays are read from memory, which takes longer anyway.
+    """
+    if array.ctypes.data % CACHE_LINE == 0 or array.nbytes > LARGEST_ALIGNED:
+        return array
+    memory: NDArray[Any] = np.empty(array.nbytes + CACHE_LINE, dtype=np.uint8)
+    start = -memory.ctypes.data % CACHE_LINE
+    order: Literal["C", "F"] = "C" if array.flags.c_contiguous else "F"
+    found = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape, order=order)
+    found[...] = array
+    return found
+
+
 def make_numbers(*shape: int, start: int = 1) -> NDArray[np.float64]:
     """Make an array of numbers between -1 and 1 that follow no simple pattern, for the examples of a kernel."""
     count = int(np.prod(shape))
@@ -111,6 +131,9 @@ class Kernel:
         bits as those of the function in Python.
     rounding : float
         Allowed difference between results of the examples in two orders, relative to the largest number.
+    calls : mapping, optional
+        Kernels that the function calls, by the names under which it calls them. They keep their own settings. If one of
+        them adds up in any order, so does this one, as far as the examples are concerned.
     """
 
     def __init__(
@@ -121,9 +144,14 @@ class Kernel:
         examples: Callable[[], Iterable[Sequence[Any]]],
         any_order: bool = False,
         rounding: float = 1e-12,
+        calls: Mapping[str, "Kernel"] | None = None,
     ) -> None:
-        self._function, self._signatures, self._examples = function, list(signatures), examples
-        self._any_order, self._rounding = any_order, rounding
+        self.signatures, self._examples, self._calls = list(signatures), examples, dict(calls or {})
+        self._function: Callable[..., Any] = _bind(
+            function, {name: each._function for name, each in self._calls.items()}
+        )
+        self._any_order: bool = any_order or any(each._any_order for each in self._calls.values())
+        self._rounding = rounding
         self._settings: dict[str, Any] = {"error_model": "numpy", "nogil": True}
         if any_order:
             self._settings["fastmath"] = FAST_MATH
@@ -138,6 +166,10 @@ class Kernel:
             self._compile()
         compiled: Callable[..., Any] | None = self._compiled
         return compiled
+
+    def make_examples(self) -> Iterable[Sequence[Any]]:
+        """Make the examples."""
+        return self._examples()
 
     def _compile(self) -> None:
         """Compile for all signatures, or load the result from disk. Depends on no data."""
@@ -157,10 +189,10 @@ class Kernel:
     def _load(self) -> Any:
         """Load the compiled function from disk, or compile it and keep it there."""
         named, key = self._name()
-        dispatcher = _numba.njit(cache=True, **self._settings)(named)
+        dispatcher = _numba.njit(cache=True, **self._settings)(self._link(named))
         files = _Files(Path(dispatcher.stats.cache_path), key)
         files.delete_damaged()
-        for signature in self._signatures:
+        for signature in self.signatures:
             dispatcher.compile(signature)
         if dispatcher.stats.cache_misses and self.is_right(dispatcher):
             files.seal()
@@ -169,7 +201,14 @@ class Kernel:
 
     def _compile_in_memory(self) -> Any:
         """Compile the function without files."""
-        return _numba.njit(self._signatures, **self._settings)(self._function)
+        return _numba.njit(self.signatures, **self._settings)(self._link(self._function))
+
+    def _link(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Let the function call kernels that are compiled together with it."""
+        callees = self._calls.items()
+        return _bind(
+            function, {name: _numba.njit(**each._settings)(each._link(each._function)) for name, each in callees}
+        )
 
     def _name(self) -> tuple[Callable[..., Any], str]:
         """Copy the function under a name that ends in a hash of what it is compiled from; numba names files after it.
@@ -177,10 +216,12 @@ class Kernel:
         Returns the copy and the hash.
         """
         function: Any = self._function
-        facts = function.__qualname__, self._signatures, self._any_order, sorted(FAST_MATH), sys.version_info[:2]
+        facts = function.__qualname__, self.signatures, self._any_order, sorted(FAST_MATH), sys.version_info[:2]
         versions = _numba.__version__, version("llvmlite")
+        callees = [(name, each._name()[1]) for name, each in self._calls.items()]
         source = Path(function.__code__.co_filename).read_bytes() + Path(__file__).read_bytes()
-        key = hashlib.sha256(repr((facts, versions)).encode() + source).hexdigest()[:16]
+        made_from = facts, versions, sorted(self._settings), callees
+        key = hashlib.sha256(repr(made_from).encode() + source).hexdigest()[:16]
         copied = FunctionType(function.__code__, function.__globals__, function.__name__)
         copied.__module__, copied.__qualname__ = function.__module__, f"{function.__qualname__}_{key}"
         return copied, key
@@ -188,7 +229,7 @@ class Kernel:
     def is_right(self, compiled: Callable[..., Any]) -> bool:
         """Whether compiled code does to all examples what the function does in Python."""
         for arguments in self._examples():
-            expected, found = _copy(arguments), _copy(arguments)
+            expected, found = deepcopy(list(arguments)), deepcopy(list(arguments))  # equal arrays stay equal
             with np.errstate(all="ignore"):
                 expected.append(self._function(*expected))
                 found.append(compiled(*found))
@@ -198,6 +239,8 @@ class Kernel:
 
     def _agree(self, expected: Any, found: Any) -> bool:
         """Whether two results have the same bits, or differ by rounding only if sums may be in any order."""
+        if isinstance(expected, tuple):
+            return all(self._agree(*each) for each in zip(expected, found, strict=True))
         one, other = np.asarray(expected, dtype=np.float64), np.asarray(found, dtype=np.float64)
         if not self._any_order:
             return one.tobytes() == other.tobytes()
@@ -205,8 +248,13 @@ class Kernel:
         return np.allclose(one, other, rtol=0.0, atol=self._rounding * largest, equal_nan=True)
 
 
-def _copy(arguments: Sequence[Any]) -> list[Any]:
-    return [np.copy(each) if isinstance(each, np.ndarray) else each for each in arguments]
+def _bind(function: Callable[..., Any], names: Mapping[str, Any]) -> Callable[..., Any]:
+    """Copy a function for which these names of its module stand for something else."""
+    if not names:
+        return function
+    bound = FunctionType(function.__code__, {**function.__globals__, **names}, function.__name__)
+    bound.__module__, bound.__qualname__ = function.__module__, function.__qualname__
+    return bound
 
 
 @dataclass(frozen=True)

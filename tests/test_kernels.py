@@ -5,6 +5,7 @@ import pkgutil
 import struct
 import sys
 from collections.abc import Iterator
+from copy import deepcopy
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -117,7 +118,7 @@ def test_examples_show_a_small_error_in_any_result(name: str) -> None:
 def _find_results(kernel: Kernel) -> Iterator[int]:
     """Places of the arguments that the kernel writes numbers to."""
     for arguments in kernel._examples():
-        copied = [np.copy(each) for each in arguments]
+        copied = deepcopy(arguments)
         with np.errstate(all="ignore"):
             kernel._function(*arguments)
         for place, (each, before) in enumerate(zip(arguments, copied, strict=True)):
@@ -169,6 +170,75 @@ def test_names_of_files_depend_on_what_is_compiled(folder: Path, monkeypatch: py
     monkeypatch.setattr(_fused, "version", lambda _: "0.0")
     names |= {name()}
     assert len(names) == 6
+
+
+CALLED: Any = None
+
+
+def call(values: Any, out: Any) -> None:
+    CALLED(values, out)
+    for i in range(out.shape[0]):
+        out[i] += 1.0
+
+
+def make_caller(callee: Kernel, examples: int = 1) -> Kernel:
+    signatures = ["void(float64[::1], float64[::1])"]
+    return Kernel(
+        call,
+        signatures,
+        examples=lambda: ([make_numbers(75), np.empty(75)] for _ in range(examples)),
+        calls={"CALLED": callee},
+    )
+
+
+def total(values: Any, out: Any) -> None:
+    out[0] = 0.0
+    for i in range(values.shape[0]):
+        out[0] += values[i]
+
+
+def test_a_kernel_calls_others_with_the_settings_of_each(folder: Path) -> None:
+    settings: dict[str, Any] = {"examples": lambda: iter([[make_numbers(75), np.zeros(75)]])}
+    signatures = ["void(float64[::1], float64[::1])"]
+    callees = [
+        make_kernel(),
+        Kernel(total, signatures, **settings),
+        Kernel(total, signatures, any_order=True, **settings),
+    ]
+    values, names = make_numbers(1000), set()
+    for callee in callees:
+        caller = make_caller(callee)
+        for _ in range(2):  # from source and from disk
+            compiled, alone = make_caller(callee).get(), callee.get()
+            assert compiled is not None and alone is not None
+            found, expected = np.zeros(1000), np.zeros(1000)
+            compiled(values, found)
+            alone(values, expected)
+            np.testing.assert_array_equal(found, expected + 1.0)
+        assert caller._any_order == callee._any_order
+        assert "fastmath" not in caller._settings
+        names.add(caller._name()[1])
+    assert len(names) == 3  # what is called is part of what is compiled
+
+
+def test_a_kernel_that_calls_wrong_code_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    callee = make_kernel()
+    monkeypatch.setattr(callee, "_link", lambda function: lambda values, out: None)
+    with pytest.warns(RuntimeWarning, match="call"):
+        assert make_caller(callee).get() is None
+
+
+def test_an_aligned_array_is_the_same_array() -> None:
+    for order in ("C", "F"):
+        array = np.asarray(make_numbers(33, 7), order=order)
+        for start in range(3):
+            part = array.reshape(-1, order=order)[start : start + 77].reshape(11, 7, order=order)
+            found = _fused.align(part)
+            assert found.ctypes.data % 64 == 0 and found.flags.carray == part.flags.carray
+            assert found.flags.f_contiguous == part.flags.f_contiguous and found.flags.behaved
+            np.testing.assert_array_equal(found, part)
+    large = np.empty(_fused.LARGEST_ALIGNED // 8 + 9)[1:]
+    assert _fused.align(large) is large
 
 
 def test_a_compiler_that_is_wrong_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

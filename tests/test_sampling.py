@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.stats import binom, chisquare
@@ -54,3 +56,24 @@ def test_positions_rise_and_stay_within_the_table() -> None:
 def test_impossible_probabilities_are_refused(probability: float) -> None:
     with pytest.raises(ValueError, match="sampling_probability"):
         PoissonSampler(10, probability, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("at_once", [None, 4])
+@pytest.mark.parametrize(("n", "probability"), [(300, 0.02), (300, 0.7), (10, 0.01)])
+def test_several_samples_are_those_one_after_another(
+    n: int, probability: float, at_once: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if at_once is not None:  # too few gaps for most samples
+
+        def walk(self: PoissonSampler, *several: int) -> Any:
+            gaps = self.generator.geometric(self.sampling_probability, size=(*several, at_once))
+            gaps[..., 0] -= 1
+            return gaps.cumsum(axis=-1)
+
+        monkeypatch.setattr(PoissonSampler, "_walk", walk)
+    one, other = (PoissonSampler(n, probability, np.random.default_rng(7)) for _ in range(2))
+    positions, ends = one.draw_several(30)
+    expected = [other.draw() for _ in range(30)]
+    assert [each.tolist() for each in np.split(positions, ends[:-1])] == [each.tolist() for each in expected]
+    assert ends[-1] == len(positions)
+    assert one.generator.bit_generator.state == other.generator.bit_generator.state

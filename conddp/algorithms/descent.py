@@ -2,8 +2,9 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from conddp._validate import in_range, one_of, positive, positive_integer
 from conddp.algorithms.algorithm import Algorithm
 from conddp.algorithms.identity import ADDED_LATER
+from conddp.algorithms.step_watch import StepWatch
 from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
 from conddp.data.parts import PublicFeatures
@@ -32,9 +34,10 @@ from conddp.privacy.accounting import GaussianEvent, calibrate_gaussian_mu, cali
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.events import make_run_event
 from conddp.privacy.neighbouring import Neighbouring
+from conddp.privacy.release import Curator
 from conddp.privacy.transcript import Transcript
 from conddp.training.backends import BACKENDS, load_backend
-from conddp.training.loop import Callback, Progress, TrainingPlan, assist, train
+from conddp.training.loop import TrainingPlan, assist, train
 from conddp.training.optimizers import Optimizer, make_optimizer
 from conddp.training.ranks import Share, get_ranks
 from conddp.training.stored_batches import StoredInputs
@@ -42,7 +45,6 @@ from conddp.training.stored_batches import StoredInputs
 __all__ = ["Descent", "DescentPlan", "Phase"]
 
 MOST_FORMED = 2000  # columns of a table in files up to which conditioned rows are formed block by block
-NUM_KEPT = 32  # approximate number of iterates to keep for the diagnostics
 
 
 @dataclass(frozen=True)
@@ -263,7 +265,7 @@ class Descent(Algorithm):
         )
         reason = "noisy sums of gradients clipped per record"
         records = task.spend(reason, settings, event=make_run_event(steps))
-        watch = _Watch(task.callback, plan.training.num_steps)
+        watch = StepWatch(task.callback, plan.training.num_steps)
         model = task.make_model(self._descend(plan, task, records, watch, weights)[0])
         iterates = [
             move_parameters(task.head, kept, num_private=task.num_private, source=plan.phases[phase].conditioning)[0]
@@ -274,7 +276,7 @@ class Descent(Algorithm):
         return task.finish(model, settings, diagnostics=diagnostics)
 
     def _descend(
-        self, plan: DescentPlan, task: Task, records: Records, watch: "_Watch", weights: RowWeights | None
+        self, plan: DescentPlan, task: Task, records: Records, watch: StepWatch, weights: RowWeights | None
     ) -> NDArray[np.float64]:
         """Train in phases; return parameters in terms of the original public features, shape (1, P)."""
         head, num_private, ranks = task.head, task.num_private, task.ranks
@@ -293,7 +295,7 @@ class Descent(Algorithm):
         for number, phase in enumerate(plan.phases):
             if watch.stopped:
                 break
-            watch.phase = number
+            watch.enter(number, sum(before.num_steps for before in plan.phases[:number]))
             if saved is not None and number < saved["phase"]:
                 continue
             if saved is not None:
@@ -311,7 +313,7 @@ class Descent(Algorithm):
             current = phase.conditioning
             elsewhere = 0.0
             if ranks is not None:
-                ranks.steps_before = sum(before.num_steps for before in plan.phases[:number])
+                ranks.steps_before = watch.before
                 ranks.tell((plan.part(number), current))
             inputs = part.condition(current, plan.training, head, convert)
             if ranks is not None:
@@ -331,7 +333,7 @@ class Descent(Algorithm):
                 callback=watch,
                 weights=weights,
                 state=saved,
-                save=lambda get_state: task.curator.save_state(lambda: {**get_state(), **watch.get_state()}),
+                save=None if task.curator.takes_steps else partial(_save_state, task.curator, watch),
                 share=share,
                 rounding_elsewhere=elsewhere,
             )
@@ -391,41 +393,9 @@ class _Part:
         return head.prepare(convert(features), None if self.private is None else convert(self.private))
 
 
-@dataclass
-class _Watch:
-    """Count steps across phases, keep some iterates, and ask the user's callback whether to stop."""
-
-    callback: Callback | None
-    num_steps: int
-    phase: int = 0
-    done: int = 0
-    stopped: bool = False
-    kept: list[tuple[int, int, NDArray[np.float64]]] = field(default_factory=list)  # step, phase, parameters
-
-    def get_state(self) -> dict[str, Any]:
-        """Everything about the steps so far, the current one included, which is counted after it was saved."""
-        state: dict[str, Any] = {"phase": self.phase, "done": self.done + 1}
-        for number, (step, phase, parameters) in enumerate(self.kept):
-            state |= {f"kept.{number}": parameters, f"kept.{number}.step": step, f"kept.{number}.phase": phase}
-        return state
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state that :meth:`get_state` returned."""
-        self.done = int(state["done"])
-        numbers = range(sum(name.endswith(".phase") for name in state))
-        self.kept = [
-            (state[f"kept.{number}.step"], state[f"kept.{number}.phase"], state[f"kept.{number}"]) for number in numbers
-        ]
-
-    def __call__(self, progress: Progress) -> bool:
-        self.done += 1
-        if self.done % max(1, self.num_steps // NUM_KEPT) == 0:
-            self.kept.append((self.done, self.phase, np.asarray(progress.parameters).copy()))
-        if self.callback is not None:
-            # A copy: what a callback does to it must not reach the records.
-            shown = np.asarray(progress.parameters).copy()
-            self.stopped = bool(self.callback(Progress(self.done, self.num_steps, shown)))
-        return self.stopped
+def _save_state(curator: Curator, watch: StepWatch, get_state: Callable[[], dict[str, Any]]) -> None:
+    """Store the state of a run in the checkpoint, if there is one."""
+    curator.save_state(lambda: {**get_state(), **watch.get_state()})
 
 
 def _choose_clip_norm(

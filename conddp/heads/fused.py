@@ -2,18 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from conddp._fused import Kernel
+from conddp._fused import Kernel, align
 from conddp.features.scaled_rows import ScaledRows
 from conddp.heads.fused_linear import SUM_COLUMNS, SUM_FEW_COLUMNS, SUM_ROWS, SUM_SPARSE
-from conddp.heads.fused_network import CLIP_BLOCK, GATHER, make_buffers
+from conddp.heads.fused_network import SUM_NETWORK, make_buffers
 
-__all__ = ["ClippedRecords", "FusedSum", "fuse_linear", "fuse_network"]
+__all__ = ["ClippedRecords", "FusedSum", "KernelSum", "fuse_linear", "fuse_network"]
 
 Vector = NDArray[np.float64]
 Rows = NDArray[np.float64 | np.float32]
@@ -36,6 +35,38 @@ class FusedSum(Protocol):
 
     def __call__(self, positions: Positions | None) -> None:
         """Write the sum over the records at these positions, or over all records."""
+
+
+@dataclass(frozen=True)
+class KernelSum:
+    """A sum that one kernel writes.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Kernel of the sum. Its first argument are positions of records.
+    compiled : callable
+        The kernel, compiled.
+    everyone : array of shape (n,)
+        Positions of all records.
+    known : tuple
+        All other arguments of the kernel: rows, parameters and buffers, the last of which the sum is written to.
+    """
+
+    kernel: Kernel
+    compiled: Callable[..., None]
+    everyone: Positions
+    known: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, kernel: Kernel, num_records: int, known: tuple[Any, ...]) -> "KernelSum | None":
+        """Bind a kernel to its arguments; None if kernels are not in use."""
+        compiled = kernel.get()
+        return None if compiled is None else cls(kernel, compiled, np.arange(num_records), known)
+
+    def __call__(self, positions: Positions | None) -> None:
+        """Write the sum over the records at these positions, or over all records."""
+        self.compiled(self.everyone if positions is None else positions, *self.known)
 
 
 @dataclass(frozen=True)
@@ -121,7 +152,7 @@ class ClippedRecords:
         return np.asarray(self.public if self.private is None else np.hstack([self.public, self.private]), order=order)
 
 
-def fuse_linear(parameters: Vector, out: Vector, records: ClippedRecords) -> FusedSum | None:
+def fuse_linear(parameters: Vector, out: Vector, records: ClippedRecords) -> KernelSum | None:
     """Make the sum for a linear head, whose parameters are one vector; None if there is no kernel for the records."""
     if not records.are_plain:
         return None
@@ -136,30 +167,29 @@ def fuse_linear(parameters: Vector, out: Vector, records: ClippedRecords) -> Fus
     label = np.ascontiguousarray(records.label)
     limits = np.ascontiguousarray(records.clip_norm / records.row_norms)
     weights = NONE if records.weights is None else np.ascontiguousarray(records.weights)
-    known, everyone = (label, limits, weights, parameters), np.arange(len(label))
+    if records.num_configurations == 1:  # several share their rows, and the cache
+        label, limits = align(label), align(limits)
+    known = label, limits, weights, parameters
     if is_sparse:
         stored = records.public.columns.data, records.public.columns.indices, records.public.columns.indptr
         constant = np.nan if records.public.constant is None else records.public.constant
-        return _bind(SUM_SPARSE, (*stored, constant), everyone, (*known, np.empty((2, len(parameters))), out))
+        return KernelSum.of(SUM_SPARSE, len(label), (*stored, constant, *known, np.empty((2, len(parameters))), out))
     rows = records.join_rows()
     if rows is None:
         return None
     if records.are_sampled or not rows.flags.f_contiguous:
-        return _bind(SUM_ROWS, (rows,), everyone, (*known, np.empty(4), out)) if rows.flags.c_contiguous else None
-    kernel = (SUM_FEW_COLUMNS if are_few else SUM_COLUMNS).get()
-    settings = (rows.T, *known, np.empty(FEW_COLUMNS if are_few else COLUMNS_AT_ONCE), out)
-    return None if kernel is None else lambda positions: kernel(*settings)
-
-
-def _bind(kernel: Kernel, rows: tuple[Any, ...], everyone: Positions, known: tuple[Any, ...]) -> FusedSum | None:
-    """Make a sum over the records at given positions, by a kernel that takes rows, positions and all else."""
-    run = kernel.get()
-    return None if run is None else lambda positions: run(*rows, everyone if positions is None else positions, *known)
+        if not rows.flags.c_contiguous:
+            return None
+        return KernelSum.of(SUM_ROWS, len(label), (rows, *known, np.empty(4), out))
+    rows = align(rows) if records.num_configurations == 1 else rows
+    if are_few:
+        return KernelSum.of(SUM_FEW_COLUMNS, len(label), (rows.T, *known, np.empty(FEW_COLUMNS), out))
+    return KernelSum.of(SUM_COLUMNS, len(label), (rows.T, *known, np.empty(COLUMNS_AT_ONCE), out))
 
 
 def fuse_network(
     parameters: Vector, out: Vector, records: ClippedRecords, *, widths: Sequence[int], is_activated: bool
-) -> FusedSum | None:
+) -> KernelSum | None:
     """Make the sum for a perceptron with ReLU; None if there is no kernel for the records.
 
     Parameters
@@ -173,68 +203,18 @@ def fuse_network(
     is_activated : bool
         Whether ReLU follows the first layer.
     """
-    gather, clip = GATHER.get(), CLIP_BLOCK.get()
-    if gather is None or clip is None or max(widths) > WIDEST or records.num_configurations > 1:
+    if max(widths) > WIDEST or records.num_configurations > 1:
         return None
     if not records.are_plain or isinstance(records.public, ScaledRows):
         return None
     records = records.round_rows() if records.are_sampled else records
     rows = records.join_rows()
-    if rows is None:
+    if rows is None or not (rows.flags.c_contiguous or rows.flags.f_contiguous):
         return None
-    return _NetworkSum(parameters, out, rows, records, np.array(widths, dtype=np.int64), is_activated, gather, clip)
-
-
-class _NetworkSum:
-    """Takes blocks of records from the rows to the sum, with buffers that are reused."""
-
-    def __init__(
-        self,
-        parameters: Vector,
-        out: Vector,
-        rows: Rows,
-        records: ClippedRecords,
-        widths: NDArray[np.int64],
-        is_activated: bool,
-        gather: Callable[..., None],
-        clip: Callable[..., None],
-    ) -> None:
-        self._gather, self._clip = gather, clip
-        self._parameters, self._out, self._rows = parameters, out, rows
-        width, d_public, d = int(widths[0]), records.public.shape[1], rows.shape[1]
-        weights = NONE if records.weights is None else np.ascontiguousarray(records.weights)
-        known = np.ascontiguousarray(records.label), records.row_norms**2, weights
-        limits = records.clip_norm, records.smallest_norm
-        self._buffers = make_buffers(d, widths.tolist(), RECORDS_AT_ONCE)
-        self._settings = (*known, *limits, widths, is_activated, width * d, parameters, *self._buffers[2:], out)
-        self._everyone = np.arange(len(records.label))
-        # The weights of public and of private columns are two blocks, each of shape (width, columns).
-        self._has_two = d > d_public
-        ends = (0, d_public, d) if self._has_two else (0, d)
-        self._columns = [slice(*each) for each in pairwise(ends)]
-        self._spans = [slice(width * each.start, width * each.stop) for each in self._columns]
-        self._turned, self._added = np.empty((d, width)), np.empty((width, d))
-        self._sums = np.empty((width, d)) if self._has_two else out[: width * d].reshape(width, d)
-
-    def __call__(self, positions: Positions | None) -> None:
-        chosen = self._everyone if positions is None else positions
-        gathered, entering, _, deltas, _ = self._buffers
-        width = len(self._sums)
-        self._out[:] = 0.0
-        self._sums[:] = 0.0
-        for span, columns in zip(self._spans, self._columns, strict=True):
-            self._turned[columns] = self._parameters[span].reshape(width, -1).T  # BLAS is faster with it as an array
-        for start in range(0, len(chosen), RECORDS_AT_ONCE):
-            block = chosen[start : start + RECORDS_AT_ONCE]
-            m = len(block)
-            rows = self._rows[start : start + m] if positions is None else gathered[:m]
-            if positions is not None:
-                self._gather(self._rows, block, gathered)
-            np.matmul(rows, self._turned, out=entering[:m])
-            self._clip(entering, block, *self._settings)
-            np.matmul(deltas[:width, :m], rows, out=self._added if start else self._sums)
-            if start:
-                self._sums += self._added
-        if self._has_two:
-            for span, columns in zip(self._spans, self._columns, strict=True):
-                self._out[span] = self._sums[:, columns].reshape(-1)
+    rows = np.ascontiguousarray(rows) if rows.nbytes <= LARGEST_COPY else rows  # rows are gathered, not columns
+    weights = NONE if records.weights is None else np.ascontiguousarray(records.weights)
+    of_records = np.ascontiguousarray(records.label), np.ascontiguousarray(records.row_norms**2), weights
+    net = records.clip_norm, records.smallest_norm, np.array(widths, dtype=np.int64), is_activated, parameters
+    buffers = make_buffers(records.num_columns, widths, RECORDS_AT_ONCE)
+    layout = not rows.flags.c_contiguous, int(records.public.shape[1])
+    return KernelSum.of(SUM_NETWORK, len(records.label), (rows, *layout, *of_records, *net, *buffers, out))

@@ -3,7 +3,8 @@ r"""Kernels for sums of clipped gradients of linear heads: predictions, clipping
 They compute what :func:`conddp.training.clipping.compute_clipped_sum` computes with ``forward`` and ``vjp`` of a head,
 for one configuration, NumPy arrays and the squared loss. Rows may be in float32; all arithmetic is in float64. Records
 are taken in blocks that fit into the processor cache, so that a row is read from memory once. A sample is given by the
-positions of its records, whose rows need not be gathered first.
+positions of its records, whose rows need not be gathered first. Positions are the first argument of every kernel; those
+for rows that are stored by column sum over all records and ignore them.
 
 Rounding
     Sums are in float64. Within a block, records are added up by lanes of the processor, and blocks one after another.
@@ -21,7 +22,9 @@ from conddp._fused import Kernel, make_numbers
 __all__ = ["SUM_COLUMNS", "SUM_FEW_COLUMNS", "SUM_ROWS", "SUM_SPARSE"]
 
 
-def _sum_columns(columns: Any, label: Any, limits: Any, weights: Any, parameters: Any, buffer: Any, out: Any) -> None:
+def _sum_columns(
+    positions: Any, columns: Any, label: Any, limits: Any, weights: Any, parameters: Any, buffer: Any, out: Any
+) -> None:
     """Sum the clipped gradients of a linear head over all records, from rows that are stored by column."""
     d, n = columns.shape
     size = buffer.shape[0]
@@ -77,7 +80,9 @@ def _sum_columns(columns: Any, label: Any, limits: Any, weights: Any, parameters
             j += 1
 
 
-def _sum_few_columns(columns: Any, label: Any, limits: Any, weights: Any, parameters: Any, few: Any, out: Any) -> None:
+def _sum_few_columns(
+    positions: Any, columns: Any, label: Any, limits: Any, weights: Any, parameters: Any, few: Any, out: Any
+) -> None:
     """Sum the clipped gradients of a linear head with at most eight columns: rows and sums stay in registers.
 
     Columns that are missing are taken to be the last one, with weights of zero.
@@ -112,7 +117,7 @@ def _sum_few_columns(columns: Any, label: Any, limits: Any, weights: Any, parame
 
 
 def _sum_rows(
-    rows: Any, positions: Any, label: Any, limits: Any, weights: Any, parameters: Any, buffer: Any, out: Any
+    positions: Any, rows: Any, label: Any, limits: Any, weights: Any, parameters: Any, buffer: Any, out: Any
 ) -> None:
     """Sum the clipped gradients of a linear head over the records at these positions."""
     d, n = rows.shape[1], positions.shape[0]
@@ -142,11 +147,11 @@ def _sum_rows(
 
 
 def _sum_sparse(
+    positions: Any,
     values: Any,
     columns: Any,
     starts: Any,
     constant: float,
-    positions: Any,
     label: Any,
     limits: Any,
     weights: Any,
@@ -191,7 +196,8 @@ def _column_examples(d: int, n: int, size: int, *kinds: str) -> Iterator[list[An
         label, limits = 2 * make_numbers(n, start=601), np.abs(make_numbers(n, start=701))
         label[3:5], limits[5] = np.nan, np.inf
         rows, parameters = make_numbers(d, n).astype(kind), make_numbers(d, start=801)
-        yield [rows, label, limits, np.abs(make_numbers(num_weights)), parameters, np.ones(size), np.ones(d)]
+        known = label, limits, np.abs(make_numbers(num_weights)), parameters
+        yield [np.arange(n), rows, *known, np.ones(size), np.ones(d)]
 
 
 def _row_examples() -> Iterator[list[Any]]:
@@ -200,7 +206,7 @@ def _row_examples() -> Iterator[list[Any]]:
         label[3] = np.nan
         positions, weights = np.array([7, 0, 3, 5, 8, 2]), np.abs(make_numbers(num_weights))
         rows, parameters = make_numbers(9, 45).astype(kind), make_numbers(45, start=801)
-        yield [rows, positions, label, limits, weights, parameters, np.ones(4), np.ones(45)]
+        yield [positions, rows, label, limits, weights, parameters, np.ones(4), np.ones(45)]
 
 
 def _sparse_examples() -> Iterator[list[Any]]:
@@ -211,35 +217,34 @@ def _sparse_examples() -> Iterator[list[Any]]:
         starts, positions = np.array([0, 0, 37, 38, 49, 60], dtype=kind), np.array([4, 1, 0, 3, 2])
         for constant, num_weights in ((np.nan, 0), (0.5, 5)):
             known = label, limits, np.abs(make_numbers(num_weights)), make_numbers(41, start=801)
-            yield [make_numbers(60), columns, starts, constant, positions, *known, np.ones((2, 41)), np.ones(41)]
+            yield [positions, make_numbers(60), columns, starts, constant, *known, np.ones((2, 41)), np.ones(41)]
 
 
 _LINE = "float64[::1]"
+_PLACES = "int64[::1]"
+_KNOWN = ", ".join([_LINE] * 6)  # label, limits, weights, parameters, buffer, out
 SUM_COLUMNS = Kernel(
     _sum_columns,
-    [f"void({kind}[:, ::1], {_LINE}, {_LINE}, {_LINE}, {_LINE}, {_LINE}, {_LINE})" for kind in ("float64", "float32")],
+    [f"void({_PLACES}, {kind}[:, ::1], {_KNOWN})" for kind in ("float64", "float32")],
     examples=lambda: _column_examples(6, 83, 46, "float64", "float32"),
     any_order=True,
 )
 SUM_FEW_COLUMNS = Kernel(
     _sum_few_columns,
-    [f"void(float64[:, ::1], {_LINE}, {_LINE}, {_LINE}, {_LINE}, {_LINE}, {_LINE})"],
+    [f"void({_PLACES}, float64[:, ::1], {_KNOWN})"],
     examples=lambda: chain(_column_examples(3, 37, 8, "float64"), _column_examples(8, 37, 8, "float64")),
     any_order=True,
 )
 SUM_ROWS = Kernel(
     _sum_rows,
-    [
-        f"void({kind}[:, ::1], int64[::1], {_LINE}, {_LINE}, {_LINE}, {_LINE}, {_LINE}, {_LINE})"
-        for kind in ("float64", "float32")
-    ],
+    [f"void({_PLACES}, {kind}[:, ::1], {_KNOWN})" for kind in ("float64", "float32")],
     examples=_row_examples,
     any_order=True,
 )
 SUM_SPARSE = Kernel(
     _sum_sparse,
     [
-        f"void({_LINE}, {kind}[::1], {kind}[::1], float64, int64[::1], {_LINE}, {_LINE}, {_LINE}, {_LINE}, "
+        f"void({_PLACES}, {_LINE}, {kind}[::1], {kind}[::1], float64, {_LINE}, {_LINE}, {_LINE}, {_LINE}, "
         f"float64[:, ::1], {_LINE})"
         for kind in ("int32", "int64")
     ],

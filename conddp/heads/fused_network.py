@@ -1,8 +1,8 @@
 r"""Kernels for sums of clipped gradients of perceptrons with narrow layers and ReLU.
 
 They compute what ``forward`` and ``vjp`` of :class:`~conddp.heads.mlp.MLP` compute for one configuration in float64.
-The products with the rows, of a block of records at a time, are those of BLAS. All that lies between them is one
-kernel, which keeps outputs and derivatives of all layers in buffers that fit into the processor cache.
+The products with the rows, of a block of records at a time, are those of BLAS. All that lies between them keeps outputs
+and derivatives of all layers in buffers that fit into the processor cache.
 
 Rounding
     Sums are in float64 and in any order, which :func:`conddp.privacy.bounded_sum.bound_rounding` covers.
@@ -16,15 +16,103 @@ from numpy.typing import NDArray
 
 from conddp._fused import Kernel, make_numbers
 
-__all__ = ["CLIP_BLOCK", "GATHER", "make_buffers"]
+__all__ = ["CLIP_BLOCK", "SUM_NETWORK", "make_buffers"]
 
 
-def _gather(rows: Any, positions: Any, out: Any) -> None:
-    """Copy the rows at these positions."""
-    for i in range(positions.shape[0]):
-        row, line = rows[positions[i]], out[i]
-        for j in range(rows.shape[1]):
-            line[j] = row[j]
+def _sum_network(
+    positions: Any,
+    rows: Any,
+    are_columns: bool,
+    d_public: int,
+    label: Any,
+    squared_norms: Any,
+    weights: Any,
+    clip_norm: float,
+    smallest: float,
+    widths: Any,
+    is_activated: bool,
+    parameters: Any,
+    gathered: Any,
+    entering: Any,
+    outputs: Any,
+    deltas: Any,
+    lines: Any,
+    turned: Any,
+    packed: Any,
+    sums: Any,
+    added: Any,
+    out: Any,
+) -> None:
+    """Sum the clipped gradients of a network over the records at these positions, a block of records at a time.
+
+    Parameters
+    ----------
+    positions : array of shape (m,)
+        Positions of the records among all records.
+    rows : array of shape (n, d)
+        Public and private columns side by side.
+    are_columns : bool
+        Whether the rows are stored by column.
+    d_public : int
+        Number of public columns. The weights of public and of private columns are two blocks of parameters, each of
+        shape (width, columns).
+    label, squared_norms, weights, clip_norm, smallest, widths, is_activated, parameters
+        As for ``_clip_block``.
+    gathered, entering, outputs, deltas, lines, turned, packed, sums, added : arrays
+        Buffers (:func:`make_buffers`).
+    out : array of shape (P,)
+        Overwritten by the sum.
+    """
+    d, width, size = rows.shape[1], widths[0], gathered.shape[0]
+    for j in range(out.shape[0]):
+        out[j] = 0.0
+    for h in range(width):  # BLAS is faster with the transposed weights as an array
+        for j in range(d):
+            own = h * d_public + j if j < d_public else width * d_public + h * (d - d_public) + j - d_public
+            turned[j, h] = parameters[own]
+            sums[h, j] = 0.0
+    for start in range(0, positions.shape[0], size):
+        block = positions[start : start + size]
+        m = block.shape[0]
+        if are_columns:
+            for j in range(d):
+                for i in range(m):
+                    gathered[i, j] = rows[block[i], j]
+        else:
+            for i in range(m):
+                row, line = rows[block[i]], gathered[i]
+                for j in range(d):
+                    line[j] = row[j]
+        np.dot(gathered[:m], turned, entering[:m])
+        _clip_block(
+            entering,
+            block,
+            label,
+            squared_norms,
+            weights,
+            clip_norm,
+            smallest,
+            widths,
+            is_activated,
+            width * d,
+            parameters,
+            outputs,
+            deltas,
+            lines,
+            out,
+        )
+        moves = packed[: width * m].reshape(width, m)
+        for h in range(width):
+            for i in range(m):
+                moves[h, i] = deltas[h, i]
+        np.dot(moves, gathered[:m], added)
+        for h in range(width):
+            for j in range(d):
+                sums[h, j] += added[h, j]
+    for h in range(width):
+        for j in range(d):
+            own = h * d_public + j if j < d_public else width * d_public + h * (d - d_public) + j - d_public
+            out[own] = sums[h, j]
 
 
 def _clip_block(
@@ -181,14 +269,25 @@ def _clip_block(
 
 
 def make_buffers(num_columns: int, widths: Sequence[int], size: int) -> list[NDArray[np.float64]]:
-    """Make buffers for blocks of up to ``size`` records: rows, what enters the first layer, outputs, deltas, lines."""
-    total = (sum(widths), size)
-    return [np.zeros(shape) for shape in ((size, num_columns), (size, widths[0]), total, total, (4, size))]
+    """Make buffers for blocks of up to ``size`` records.
+
+    They hold the rows, what enters the first layer, outputs and deltas of all layers, four lines of numbers, and of the
+    first layer its weights, its deltas one after another, and its sums over all blocks and over one.
+    """
+    d, width, total = num_columns, widths[0], (sum(widths), size)
+    shapes = (size, d), (size, width), total, total, (4, size), (d, width), (width * size,), (width, d), (width, d)
+    return [np.zeros(shape) for shape in shapes]
 
 
-def _gather_examples() -> Iterator[list[Any]]:
-    for kind in ("float64", "float32"):
-        yield [make_numbers(9, 37).astype(kind), np.array([7, 0, 3, 8]), np.ones((6, 37))]
+def _network_examples() -> Iterator[list[Any]]:
+    """Samples of 37 of 50 records in blocks of 20, with rows of all kinds."""
+    positions, label, d = 7 * np.arange(37) % 50, 2 * make_numbers(50, start=401), 5
+    for kind, order, d_public, num_weights in (("float64", "C", 5, 0), ("float32", "C", 5, 50), ("float64", "F", 3, 0)):
+        rows = np.asarray(make_numbers(50, d).astype(kind), order=order)  # type: ignore[call-overload]
+        squares = np.sum(rows.astype(np.float64) ** 2, axis=1)
+        known = label, squares, np.abs(make_numbers(num_weights)), 0.3, 1e-12, np.array([3, 2]), True
+        parameters, buffers = make_numbers(3 * d + 11, start=501), make_buffers(d, (3, 2), 20)
+        yield [positions, rows, order == "F", d_public, *known, parameters, *buffers, np.ones(3 * d + 11)]
 
 
 def _clip_examples() -> Iterator[list[Any]]:
@@ -197,7 +296,7 @@ def _clip_examples() -> Iterator[list[Any]]:
     label[0] = np.nan
     for num_weights, widths, is_activated in ((0, (3, 2), True), (50, (2,), True), (0, (2, 2), False)):
         size = widths[0] * d + sum(w * (b + 1) for w, b in zip([*widths[1:], 1], widths, strict=True))
-        _, _, *buffers = make_buffers(d, widths, 40)
+        buffers = make_buffers(d, widths, 40)[2:5]
         entering = make_numbers(m, widths[0])
         entering[3, 0] = np.inf
         known = label, np.abs(make_numbers(50)), np.abs(make_numbers(num_weights)), 0.3, 1e-12
@@ -206,11 +305,6 @@ def _clip_examples() -> Iterator[list[Any]]:
 
 
 _LINES, _LINE = "float64[:, ::1]", "float64[::1]"
-GATHER = Kernel(
-    _gather,
-    [f"void({kind}[:, ::1], int64[::1], {_LINES})" for kind in ("float64", "float32")],
-    examples=_gather_examples,
-)
 CLIP_BLOCK = Kernel(
     _clip_block,
     [
@@ -219,4 +313,14 @@ CLIP_BLOCK = Kernel(
     ],
     examples=_clip_examples,
     any_order=True,
+)
+SUM_NETWORK = Kernel(
+    _sum_network,
+    [
+        f"void(int64[::1], {rows}, boolean, int64, {_LINE}, {_LINE}, {_LINE}, float64, float64, int64[::1], boolean, "
+        f"{_LINE}, {', '.join([_LINES] * 6)}, {_LINE}, {_LINES}, {_LINES}, {_LINE})"
+        for rows in ("float64[:, ::1]", "float32[:, ::1]", "float64[::1, :]")
+    ],
+    examples=_network_examples,
+    calls={"_clip_block": CLIP_BLOCK},
 )

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from conddp.privacy.fused_noise import FILL_NORMALS, ROUND_TO_GRID, make_quantile_table
+from conddp.privacy.noisy_steps import GridRule, NoisySteps
 
 __all__ = [
     "NoiseShape",
@@ -188,10 +189,48 @@ class NoiseStream:
         noise = drawn.values[start : start + len(values)]
         count = kernel(values, noise, grid, ratio, self._shape.tolerance, LARGEST_MULTIPLE, noisy, doubtful)
         for place in doubtful[:count].tolist():
-            multiple = np.fmin(np.fmax(values[place] * (1 / grid), -LARGEST_MULTIPLE), LARGEST_MULTIPLE)
-            nearest = np.rint(multiple)
-            noisy[place] = (nearest + drawn.decide(start + place, float(multiple - nearest), ratio)) * grid
+            noisy[place] = self._decide(drawn, start + place, values[place], grid, ratio)
         return noisy
+
+    def add_to_steps(self, steps: NoisySteps, scale: float, num_steps: int) -> None:
+        """Add noise to the sums of several steps, each of which depends on the noisy sums of those before.
+
+        The numbers are those of one :meth:`add` per step. The steps stop at a sum with doubtful numbers, and go on when
+        these are decided.
+
+        Parameters
+        ----------
+        steps : NoisySteps
+            Steps, and the sum of the current one.
+        scale : float
+            Scale of the noise of all numbers.
+        num_steps : int
+            Number of steps to take.
+        """
+        grid = math.ldexp(1.0, math.frexp(scale)[1] - 1 - GRID_BITS)
+        ratio, size = scale * (1 / grid), len(steps.sums)
+        rule = GridRule(grid, ratio, self._shape.tolerance, LARGEST_MULTIPLE)
+        while num_steps > 0:
+            drawn, start = self._reserve(size)
+            count = min(num_steps, (len(drawn.bits) - start) // size)
+            self._used = start + count * size  # for these steps and no others
+            noise = drawn.values[start : start + count * size].reshape(count, size)
+            steps.prepare(count)
+            done, num_doubtful = steps.advance(noise, rule, is_decided=False)
+            while done < count:
+                first = start + done * size
+                for place in steps.doubtful[:num_doubtful].tolist():
+                    steps.noisy[place] = self._decide(drawn, first + place, steps.sums[place], grid, ratio)
+                more, num_doubtful = steps.advance(noise[done:], rule, is_decided=True)
+                done += more
+            num_steps -= count
+
+    @staticmethod
+    def _decide(drawn: "_Draws", place: int, value: float, grid: float, ratio: float) -> float:
+        """Point of the grid nearest to a number plus one of the variables, without error."""
+        multiple = np.fmin(np.fmax(value * (1 / grid), -LARGEST_MULTIPLE), LARGEST_MULTIPLE)
+        nearest = np.rint(multiple)
+        return float((nearest + drawn.decide(place, float(multiple - nearest), ratio)) * grid)
 
     def _take(self, size: int) -> "_Draws":
         drawn, start = self._reserve(size)

@@ -30,6 +30,7 @@ from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.checkpoint import Checkpoint
 from conddp.privacy.composition import compute_response_epsilon
 from conddp.privacy.noise import NoiseShape, NoiseStream, draw_integers, draw_outcomes, gaussian, laplace, staircase
+from conddp.privacy.noisy_steps import NoisySteps
 from conddp.privacy.selection import RunDistribution
 from conddp.privacy.transcript import (
     GaussianRelease,
@@ -134,6 +135,44 @@ class Curator:
         return self._answer(
             lambda: self._add_normal(bounded.value, noise_std * (1 + self.rounding)), tuple(bounded.value.shape)
         )
+
+    @property
+    def takes_steps(self) -> bool:
+        """Whether :meth:`release_steps` gives what one release after another gives.
+
+        A curator with several generators or a checkpoint handles releases one by one; so may a subclass.
+        """
+        return type(self) is Curator and len(self._streams) == 1 and self._checkpoint is None
+
+    def release_steps(
+        self, steps: NoisySteps, bounded: BoundedSum, *, noise_std: float, sampling_probability: float, num_steps: int
+    ) -> None:
+        """Release the sums of several steps to the steps themselves, each of which depends on those before.
+
+        Privacy
+            As ``num_steps`` calls of :meth:`release_gaussian`, with the same noise. All of them are charged and
+            recorded before the first sum is computed and before noise is drawn. A budget that does not cover all of
+            them releases none.
+
+        Parameters
+        ----------
+        steps : NoisySteps
+            Steps. They use noisy sums, and must not show any other.
+        bounded : BoundedSum
+            The memory of the sums, and the sensitivity of each of them.
+        noise_std : float
+            Standard deviation of the noise, before the increase for rounding.
+        sampling_probability : float
+            Probability with which each record is included in a sum.
+        num_steps : int
+            Number of sums.
+        """
+        positive_integer(num_steps=num_steps)
+        if not self.takes_steps or bounded.value is not steps.sums:
+            raise PrivacyError("this curator releases the sums of these steps one by one only.")
+        self._check_shape(bounded, noise_std)
+        self._record_gaussian(bounded, noise_std, sampling_probability, num_steps)
+        self._streams[0].add_to_steps(steps, noise_std * (1 + self.rounding), num_steps)
 
     def release_integers(
         self, counts: NDArray[Any], *, sensitivity: float, epsilon: float, what: str
@@ -316,22 +355,22 @@ class Curator:
             self._append(release)
         return state
 
-    def _append(self, release: Release) -> None:
-        self._charge(release)
+    def _append(self, release: Release, times: int = 1) -> None:
+        self._charge(release, times)
         self._last = ()
         self._releases.append(release)
-        self._counts.append(release.count)
+        self._counts.append(release.count * times)
 
-    def _charge(self, release: Release) -> None:
-        """Refuse a release that the budget does not cover, before noise is drawn and before anyone sees it."""
+    def _charge(self, release: Release, times: int = 1) -> None:
+        """Refuse releases that the budget does not cover, before noise is drawn and before anyone sees them."""
         budget = self._budget
         if budget is None or math.isinf(budget.epsilon):
             return
         pure, mu_squared = self._pure, self._mu_squared
         if isinstance(release, PureRelease):
-            pure += release.epsilon
+            pure += release.epsilon * times
         elif isinstance(release, GaussianRelease) and release.sampling_probability == 1.0:
-            mu_squared += release.mu**2
+            mu_squared += release.mu**2 * times
         left = budget.epsilon - pure
         covered = left >= -_ROUNDING * budget.epsilon
         if covered and mu_squared:
@@ -346,13 +385,15 @@ class Curator:
             )
         self._pure, self._mu_squared = pure, mu_squared
 
-    def _record_gaussian(self, bounded: BoundedSum, noise_std: Any, sampling_probability: float) -> None:
-        """Record the release before noise is drawn; thousands of identical steps add almost no overhead."""
+    def _record_gaussian(
+        self, bounded: BoundedSum, noise_std: Any, sampling_probability: float, times: int = 1
+    ) -> None:
+        """Record releases before noise is drawn; thousands of identical steps add almost no overhead."""
         key = _freeze(bounded.sensitivity), _freeze(noise_std)  # arrays may change in place
         made_from = (bounded.what, *key, sampling_probability, bounded.value.dtype)
         if made_from == self._last:
-            self._charge(self._releases[-1])
-            self._counts[-1] += 1
+            self._charge(self._releases[-1], times)
+            self._counts[-1] += times
             return
         pairs = [(bounded.sensitivity, noise_std)]
         if type(bounded.sensitivity) is not float or type(noise_std) is not float:  # floats are by far the quickest
@@ -363,11 +404,12 @@ class Curator:
                 f"sensitivity={bounded.sensitivity!r} and noise_std={noise_std!r} for {bounded.what}."
             )
         if self._allows_float32 and bounded.value.dtype.itemsize < 8:
-            self._append(UnprotectedRelease(f"{bounded.what}, in float32"))
+            self._append(UnprotectedRelease(f"{bounded.what}, in float32"), times)
             self._last = made_from
             return
         sensitivity, std = max(pairs, key=lambda pair: pair[0] / pair[1])
-        self._append(GaussianRelease(bounded.what, 1, sensitivity, std * (1 + self.rounding), sampling_probability))
+        release = GaussianRelease(bounded.what, 1, sensitivity, std * (1 + self.rounding), sampling_probability)
+        self._append(release, times)
         self._last = made_from
 
     def _check_shape(self, bounded: BoundedSum, noise_std: Any) -> None:

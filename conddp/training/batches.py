@@ -128,3 +128,25 @@ class Batches:
         if self.share is not None:
             drawn = self.share.select(drawn)
         return drawn
+
+    def draw_several(self, num_batches: int) -> tuple[NDArray[np.int64] | None, NDArray[np.int64]]:
+        """Draw the positions of the records of several batches, as one after another.
+
+        Returns
+        -------
+        positions : array or None
+            Positions of all batches; None if every batch has all records.
+        spans : array of shape (num_batches, 2)
+            Where each batch starts and ends among them.
+        """
+        if self.sampler.sampling_probability == 1.0:
+            return None, np.tile([0, self.sampler.num_records], (num_batches, 1))
+        if self.units is None and self.share is None:
+            positions, ends = self.sampler.draw_several(num_batches)
+        else:
+            drawn = [self.draw() for _ in range(num_batches)]
+            positions = np.concatenate([np.empty(0, dtype=np.int64), *(each for each in drawn if each is not None)])
+            ends = np.cumsum([0 if each is None else len(each) for each in drawn])
+        spans = np.zeros((num_batches, 2), dtype=np.int64)
+        spans[:, 1], spans[1:, 0] = ends, ends[:-1]
+        return positions, spans

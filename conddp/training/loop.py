@@ -1,8 +1,9 @@
 """Training loop for noisy gradient descent: sample, clip, release, update."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import array_api_compat
 import numpy as np
@@ -18,11 +19,12 @@ from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.release import Curator
 from conddp.training.batches import Batches
 from conddp.training.clipping import Workspace
+from conddp.training.fused_steps import FusedSteps
 from conddp.training.optimizers import Optimizer
 from conddp.training.ranks import Share
 from conddp.training.stored_batches import StoredInputs
 
-__all__ = ["Progress", "StepCounter", "TrainingPlan", "assist", "train"]
+__all__ = ["Callback", "Progress", "StepCounter", "TrainingPlan", "assist", "count_unseen", "train"]
 
 OVERHEAD = 1e5  # of a step, in multiplications that take as long
 LARGEST_PARAMETER = 1e6  # parameters are clamped to this (post-processing), so that a diverging run cannot overflow
@@ -81,13 +83,14 @@ class Progress:
     parameters: Array
 
 
-Callback = Callable[[Progress], bool | None]
+Callback = Callable[[Progress], bool | None]  # with ``unseen_steps``, the number of next steps that it need not see
 
 
 @dataclass(frozen=True)
 class StepCounter:
     """A callback that shows how far a run has come, and nothing that was released.
 
+    It need not be called after every step, so that compiled kernels can take many steps at once.
     A fit with a checkpoint need not write every answer to disk before such a callback is called, as it must for others.
 
     Parameters
@@ -97,6 +100,7 @@ class StepCounter:
     """
 
     show: Callable[[int, int], None]
+    unseen_steps: ClassVar[float] = math.inf
 
     def __call__(self, progress: Progress) -> None:
         """Show the number of steps."""
@@ -156,13 +160,14 @@ def train(
     curator : Curator or None
         Curator through which the sums are released.
     rng : numpy.random.Generator
-        Generator for Poisson samples.
+        Generator for Poisson samples. Those of several steps may be drawn at once.
     neighbouring : Neighbouring
         Neighbouring relation for the sensitivity.
     loss : Loss, optional
         Loss to minimise; half the squared residual if None.
     callback : callable, optional
-        Called after every step with :class:`Progress`.
+        Called after every step with :class:`Progress`. If it has an attribute ``unseen_steps``, it need not be called
+        after that many of the next steps, and kernels may take them in one call.
     weights : RowWeights, optional
         Units of the records and their weights, if units have several records. The records must be arranged by unit.
     state : mapping, optional
@@ -218,6 +223,14 @@ def train(
         known = {"step": step, "parameters": np.asarray(parameters).copy(), **optimizer.get_state()}
         return known if total is None else {**known, "total": np.asarray(total)}
 
+    if curator is not None and curator.takes_steps and save is None and state is None and count_unseen(callback):
+        steps = None
+        if isinstance(batches, Batches):
+            num_skipped = plan.num_steps - num_averaged if num_averaged > 1 else plan.num_steps
+            steps = FusedSteps.of(batches, parameters, optimizer, bound=LARGEST_PARAMETER, num_skipped=num_skipped)
+        if steps is not None:
+            is_complete = _release_steps(plan, steps, curator, sensitivity, noise_std, parameters, callback)
+            return steps.total[None] / num_averaged if is_complete and num_averaged > 1 else parameters
     for step in range(done + 1, plan.num_steps + 1):
         if share is not None:
             share.ranks.start_step(parameters, step)
@@ -239,6 +252,38 @@ def train(
         if callback is not None and callback(Progress(step, plan.num_steps, parameters)):
             return parameters
     return parameters if total is None else total / num_averaged
+
+
+def _release_steps(
+    plan: TrainingPlan,
+    steps: FusedSteps,
+    curator: Curator,
+    sensitivity: float,
+    noise_std: float,
+    parameters: Array,
+    callback: Callback | None,
+) -> bool:
+    """Take all steps, as many at once as the callback need not see; return whether it let them all be taken."""
+    clipped, done = BoundedSum(steps.sums, sensitivity, "clipped gradients"), 0
+    while done < plan.num_steps:
+        count = int(min(plan.num_steps - done, steps.at_once, count_unseen(callback) + 1))
+        curator.release_steps(
+            steps,
+            clipped,
+            noise_std=noise_std,
+            sampling_probability=plan.sampling_probability,
+            num_steps=count,
+        )
+        done += count
+        if callback is not None and callback(Progress(done, plan.num_steps, parameters)):
+            return False
+    return True
+
+
+def count_unseen(callback: Callback | None) -> float:
+    """Number of next steps after which the callback need not be called."""
+    unseen: float = math.inf if callback is None else getattr(callback, "unseen_steps", 0)
+    return unseen
 
 
 def _clamp(parameters: Array) -> None:

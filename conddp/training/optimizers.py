@@ -1,16 +1,47 @@
 """Optimizers for released gradients: post-processing, at no privacy cost."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import array_api_compat
 import numpy as np
+from numpy.typing import NDArray
 
 from conddp._fused import Kernel, as_contiguous, make_numbers
 from conddp.heads.head import Array, OptimizerName
 
-__all__ = ["SGD", "Adam", "Optimizer", "make_optimizer"]
+__all__ = ["ADAM", "SCALE_ADAM", "SGD", "Adam", "FusedRule", "Optimizer", "make_optimizer"]
+
+NONE: NDArray[np.float64] = np.empty(0)
+
+
+class FusedRule(NamedTuple):
+    """What a kernel needs to update the parameters of one configuration.
+
+    Attributes
+    ----------
+    first, second : arrays of shape (1, P)
+        Moments of Adam, which the kernel updates; they are empty for plain gradient descent.
+    rates : array of shape (1, 1)
+        Learning rate.
+    steps : int
+        Number of steps that were taken.
+    decay_first, decay_second, stabilizer : float
+        Constants of Adam.
+    factors : array
+        Room for two numbers that the kernel computes in every step of Adam.
+    """
+
+    first: Array
+    second: Array
+    rates: Array
+    steps: int = 0
+    decay_first: float = 0.0
+    decay_second: float = 0.0
+    stabilizer: float = 0.0
+    factors: NDArray[np.float64] = NONE
 
 
 class Optimizer(Protocol):
@@ -24,6 +55,12 @@ class Optimizer(Protocol):
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on from a state that :meth:`get_state` returned."""
+
+    def fuse(self, parameters: Array) -> FusedRule:
+        """Return what a kernel needs to take the next steps; :meth:`count` them afterwards."""
+
+    def count(self, num_steps: int) -> None:
+        """Note that a kernel took so many steps."""
 
 
 def _per_configuration(value: Any, parameters: Array) -> Array:
@@ -51,6 +88,14 @@ class SGD:
         return {}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
+        """Do nothing."""
+
+    def fuse(self, parameters: Array) -> FusedRule:
+        """Return the learning rate."""
+        none: Array = np.empty((0, 0))
+        return FusedRule(none, none, _per_configuration(self.learning_rate, parameters))
+
+    def count(self, num_steps: int) -> None:
         """Do nothing."""
 
 
@@ -87,22 +132,34 @@ class Adam:
         self._steps = int(state["steps"])
         self._rate = _per_configuration(self.learning_rate, self._first)
 
-    def update(self, parameters: Array, gradient: Array) -> None:
-        """Take one step."""
+    def fuse(self, parameters: Array) -> FusedRule:
+        """Return the moments, which the kernel updates, and the constants."""
+        self._start(parameters)
+        moments = self._first, self._second, self._rate
+        return FusedRule(*moments, self._steps, self.decay_first, self.decay_second, self.stabilizer, np.empty(2))
+
+    def count(self, num_steps: int) -> None:
+        """Note that a kernel took so many steps."""
+        self._steps += num_steps
+
+    def _start(self, parameters: Array) -> None:
         if self._rate is None:
             xp = array_api_compat.array_namespace(parameters)
             self._rate = _per_configuration(self.learning_rate, parameters)
             self._first, self._second = xp.zeros_like(parameters), xp.zeros_like(parameters)
+
+    def update(self, parameters: Array, gradient: Array) -> None:
+        """Take one step."""
+        self._start(parameters)
         self._steps += 1
-        # Sums instead of means: the factors 1 - decay of the usual moments are applied in the step below.
-        first_factor = (1 - self.decay_first) / (1 - self.decay_first**self._steps)
-        second_factor = ((1 - self.decay_second) / (1 - self.decay_second**self._steps)) ** 0.5
-        floor, factor = self.stabilizer / second_factor, first_factor / second_factor
+        factors: NDArray[np.float64] = np.empty(2)
+        _scale_adam(float(self._steps), self.decay_first, self.decay_second, self.stabilizer, factors)
         if (kernel := ADAM.get()) is not None:
             arrays = as_contiguous(parameters, gradient, self._first, self._second, self._rate)
             if arrays is not None and arrays[0].dtype == arrays[1].dtype == np.float64:  # moments are as parameters
-                kernel(*arrays, self.decay_first, self.decay_second, floor, factor)
+                kernel(*arrays, self.decay_first, self.decay_second, factors)
                 return
+        floor, factor = factors.tolist()
         self._first *= self.decay_first
         self._first += gradient
         self._second *= self.decay_second
@@ -115,6 +172,16 @@ class Adam:
         parameters -= step
 
 
+def _scale_adam(steps: float, decay_first: float, decay_second: float, stabilizer: float, out: Any) -> None:
+    """Write what is added to the root of the second moment of Adam, and the factor of its step, after so many steps.
+
+    Moments are sums instead of means: the factors 1 - decay of the usual moments are applied here.
+    """
+    first_factor = (1.0 - decay_first) / (1.0 - decay_first**steps)
+    second_factor = math.sqrt((1.0 - decay_second) / (1.0 - decay_second**steps))
+    out[0], out[1] = stabilizer / second_factor, first_factor / second_factor
+
+
 def _update_adam(
     parameters: Any,
     gradient: Any,
@@ -123,12 +190,11 @@ def _update_adam(
     rates: Any,
     decay_first: float,
     decay_second: float,
-    floor: float,
-    factor: float,
+    factors: Any,
 ) -> None:
     """One step of Adam in one pass, with the same operations in the same order as :meth:`Adam.update`."""
     for k in range(parameters.shape[0]):
-        rate = rates[k, 0] * factor
+        floor, rate = factors[0], rates[k, 0] * factors[1]
         for i in range(parameters.shape[1]):
             first[k, i] = first[k, i] * decay_first + gradient[k, i]
             second[k, i] = second[k, i] * decay_second + gradient[k, i] * gradient[k, i]
@@ -137,12 +203,15 @@ def _update_adam(
 
 def _adam_examples() -> Iterator[list[Any]]:
     arrays = make_numbers(2, 75), make_numbers(2, 75, start=151), make_numbers(2, 75, start=301), np.ones((2, 75))
-    yield [*arrays, np.array([[0.1], [0.02]]), 0.9, 0.999, 1e-8, 0.7]
+    yield [*arrays, np.array([[0.1], [0.02]]), 0.9, 0.999, np.array([1e-8, 0.7])]
 
 
-ADAM = Kernel(
-    _update_adam, [f"void({'float64[:, ::1], ' * 5}float64, float64, float64, float64)"], examples=_adam_examples
-)
+def _scale_examples() -> Iterator[list[Any]]:
+    yield from ([float(steps), 0.9, 0.999, 1e-8, np.ones(2)] for steps in (1, 2, 77, 100_000))
+
+
+SCALE_ADAM = Kernel(_scale_adam, ["void(float64, float64, float64, float64, float64[::1])"], examples=_scale_examples)
+ADAM = Kernel(_update_adam, [f"void({'float64[:, ::1], ' * 5}float64, float64, float64[::1])"], examples=_adam_examples)
 
 
 def make_optimizer(name: OptimizerName, learning_rate: Any) -> Optimizer:

@@ -56,9 +56,19 @@ WATCHING = (
 
 # Where a defect of a file is noticed soonest; only the order in which tests are run depends on it.
 FIRST = {
-    "privacy/release.py": ("tests/test_release.py", "tests/test_randomizers.py", "tests/test_label_prior.py"),
+    "privacy/release.py": (
+        "tests/test_release.py",
+        "tests/test_randomizers.py",
+        "tests/test_label_prior.py",
+        "tests/test_fused_steps.py",
+    ),
     "privacy/bounded_sum.py": ("tests/test_release.py",),
-    "privacy/noise.py": ("tests/test_noise.py", "tests/test_release.py", "tests/test_fused.py"),
+    "privacy/noise.py": (
+        "tests/test_noise.py",
+        "tests/test_release.py",
+        "tests/test_fused.py",
+        "tests/test_fused_steps.py",
+    ),
     "privacy/randomness.py": ("tests/test_randomness.py", "tests/test_release.py"),
     "privacy/checkpoint.py": ("tests/test_checkpoint.py",),
     "heads/embeddings.py": ("tests/test_embeddings.py",),
@@ -73,7 +83,9 @@ FIRST = {
     "newton/private_columns.py": ("tests/privacy/test_sensitivity.py", "tests/privacy/test_whole_fits.py"),
     "privacy/selection.py": ("tests/test_selection.py",),
     "training/ranks.py": ("tests/test_ranks.py",),
-    "training/loop.py": ("tests/privacy/test_sensitivity.py", "tests/test_ranks.py"),
+    "training/loop.py": ("tests/privacy/test_sensitivity.py", "tests/test_ranks.py", "tests/test_fused_steps.py"),
+    "training/fused_steps.py": ("tests/test_fused_steps.py",),
+    "training/sampling.py": ("tests/test_sampling.py",),
     "algorithms/descent.py": ("tests/test_ranks.py",),
     "algorithms/dividing.py": ("tests/test_ranks.py",),
     "training/batches.py": ("tests/test_units.py", "tests/test_ranks.py"),
@@ -599,8 +611,8 @@ MUTANTS = (
     Mutant(
         "units: labels of a unit counted once",
         "privacy/release.py",
-        "self._counts.append(release.count)",
-        "self._counts.append(1)",
+        "self._counts.append(release.count * times)",
+        "self._counts.append(times)",
     ),
     Mutant(
         "units: records beyond the declared maximum are used",
@@ -764,6 +776,117 @@ MUTANTS = (
         "privacy/noise.py",
         "noise = drawn.values[start : start + len(values)]",
         "noise = drawn.values[: len(values)]",
+    ),
+    # Many steps in one compiled call
+    Mutant(
+        "steps: the noise of the first step in every step",
+        "training/fused_steps.py",
+        "round_to_grid(sums, noise[step],",
+        "round_to_grid(sums, noise[0],",
+    ),
+    Mutant(
+        "steps: no noise",
+        "training/fused_steps.py",
+        "round_to_grid(sums, noise[step], grid, ratio,",
+        "round_to_grid(sums, noise[step], grid, 1e-12 * ratio,",
+    ),
+    Mutant(
+        "steps: parameters move by the sum without noise",
+        "training/fused_steps.py",
+        "noisy[i] = noisy[i] / weight",
+        "noisy[i] = sums[i] / weight",
+    ),
+    Mutant(
+        "steps: doubtful numbers are decided in floating point",
+        "training/fused_steps.py",
+        "            if count > 0:\n",
+        "            if count < 0:\n",
+    ),
+    Mutant(
+        "steps: every step has the sample of the first",
+        "training/fused_steps.py",
+        "sum_records(positions[spans[step, 0] : spans[step, 1]], *known)",
+        "sum_records(positions[spans[0, 0] : spans[0, 1]], *known)",
+    ),
+    Mutant(
+        "steps: samples that are drawn together are one sample",
+        "training/sampling.py",
+        "gaps = self.generator.geometric(self.sampling_probability, size=(*several, at_once))",
+        "gaps = np.tile(self.generator.geometric(self.sampling_probability, size=at_once), (*several, 1))",
+    ),
+    Mutant(
+        "steps: long calls that cannot be interrupted",
+        "training/loop.py",
+        "count = int(min(plan.num_steps - done, steps.at_once,",
+        "count = int(min(plan.num_steps - done,",
+    ),
+    Mutant(
+        "steps: noise is used again by the next release",
+        "privacy/noise.py",
+        "self._used = start + count * size  # for",
+        "self._used = start + size  # for",
+    ),
+    Mutant(
+        "steps: doubtful numbers are decided with the noise of the first step",
+        "privacy/noise.py",
+        "first = start + done * size",
+        "first = start",
+    ),
+    Mutant(
+        "steps: noise that does not cover rounding",
+        "privacy/release.py",
+        "self._streams[0].add_to_steps(steps, noise_std * (1 + self.rounding), num_steps)",
+        "self._streams[0].add_to_steps(steps, noise_std, num_steps)",
+    ),
+    Mutant(
+        "steps: all of them are recorded as one",
+        "privacy/release.py",
+        "self._record_gaussian(bounded, noise_std, sampling_probability, num_steps)",
+        "self._record_gaussian(bounded, noise_std, sampling_probability)",
+    ),
+    Mutant(
+        "steps: all of them are charged as one",
+        "privacy/release.py",
+        "mu_squared += release.mu**2 * times",
+        "mu_squared += release.mu**2",
+    ),
+    Mutant(
+        "steps: recorded after they were taken",
+        "privacy/release.py",
+        "        self._record_gaussian(bounded, noise_std, sampling_probability, num_steps)\n"
+        "        self._streams[0].add_to_steps(steps, noise_std * (1 + self.rounding), num_steps)\n",
+        "        self._streams[0].add_to_steps(steps, noise_std * (1 + self.rounding), num_steps)\n"
+        "        self._record_gaussian(bounded, noise_std, sampling_probability, num_steps)\n",
+    ),
+    Mutant(
+        "steps: past a curator that watches every release",
+        "privacy/release.py",
+        "return type(self) is Curator and len(self._streams) == 1",
+        "return len(self._streams) == 1",
+    ),
+    Mutant(
+        "steps: past the checkpoint",
+        "privacy/release.py",
+        "len(self._streams) == 1 and self._checkpoint is None",
+        "len(self._streams) == 1",
+    ),
+    Mutant(
+        "steps: half the sensitivity",
+        "training/loop.py",
+        'BoundedSum(steps.sums, sensitivity, "clipped gradients"), 0',
+        'BoundedSum(steps.sums, sensitivity / 2, "clipped gradients"), 0',
+    ),
+    Mutant(
+        "steps: a smaller sampling probability is recorded",
+        "training/loop.py",
+        "            sampling_probability=plan.sampling_probability,\n            num_steps=count,",
+        "            sampling_probability=plan.sampling_probability / 2,\n            num_steps=count,",
+    ),
+    Mutant(
+        "kernels: files are named without what is called",
+        "_fused.py",
+        "made_from = facts, versions, sorted(self._settings), callees",
+        "made_from = facts, versions, sorted(self._settings)",
     ),
     # Ranks
     Mutant(
@@ -1301,7 +1424,7 @@ MUTANTS = (
     ),
     Mutant(
         "a callback holds the live parameters",
-        "algorithms/descent.py",
+        "algorithms/step_watch.py",
         "shown = np.asarray(progress.parameters).copy()",
         "shown = progress.parameters",
     ),
