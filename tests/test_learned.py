@@ -90,18 +90,18 @@ def test_the_releases_are_those_of_the_plan_and_cost_the_budget(head: Head) -> N
     assert steps == list(range(1, 9))
     releases = result.transcript.releases
     assert sum(each.count for each in releases) == 8
-    assert math.sqrt(sum(each.count * each.mu**2 for each in releases)) == pytest.approx(
-        result.settings["mu"], rel=1e-6
-    )
+    assert result.transcript.mu == pytest.approx(result.settings["mu"], rel=1e-6)
     assert len(result.settings["num_directions"]) == math.ceil(6 / STEPS_PER_ROUND)
     assert len(result.diagnostics.steps) == 8
 
 
 def test_a_callback_can_stop_a_run_at_any_step() -> None:
     for last in (1, 2, 3, 7):
-        result = CondNewton().fit(
-            make_records(300), USUAL, head=Learned(width=30), callback=lambda progress, last=last: progress.step == last
-        )
+
+        def stop(progress: Progress, last: int = last) -> bool:
+            return progress.step == last
+
+        result = CondNewton().fit(make_records(300), USUAL, head=Learned(width=30), callback=stop)
         assert sum(each.count for each in result.transcript.releases) == last
         assert np.isfinite(result.model.predict(PublicFeatures(make_columns(5)))).all()
 
@@ -187,7 +187,7 @@ def test_a_table_of_text_dates_and_gaps_can_be_fitted() -> None:
     rng = np.random.default_rng(0)
     table = pd.DataFrame(
         {
-            "shop": rng.choice(["a", "b", "c", None], size=500),
+            "shop": np.array(["a", "b", "c", None])[rng.integers(4, size=500)],
             "size": np.where(rng.random(500) < 0.1, np.nan, rng.exponential(size=500)),
             "day": pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.integers(300, size=500), unit="D"),
         }

@@ -15,6 +15,8 @@ from conddp.newton.measurements import JITTER, FunctionPosterior, Measurements, 
 
 Vector = NDArray[np.float64]
 
+Raw = list[tuple[Vector, Vector, Vector]]  # directions, values and variances of their noise
+
 N = 250
 
 
@@ -28,9 +30,7 @@ def dictionary(rows: Vector) -> Dictionary:
     return Families(40).make(ColumnScales.of(PublicFeatures(rows)), rows, Relevance(np.ones(3)), seed=0)
 
 
-def measure(
-    rows: Vector, dictionary: Dictionary, weights: Vector | None = None
-) -> tuple[Measurements, Overlap, Vector]:
+def measure(rows: Vector, dictionary: Dictionary, weights: Vector | None = None) -> tuple[Measurements, Overlap, Raw]:
     """Measurements in two rounds along different directions, combined and as they were made."""
     rng = np.random.default_rng(1)
     label = np.sin(rows[:, 0]) * rows[:, 1] + 0.1 * rng.normal(size=N)
