@@ -26,7 +26,8 @@ LEAST_RELEVANT = 0.1  # relevance of a column that a predictor does not depend o
 BLEND = 0.02  # of the identity in the metric along which projections are drawn
 MOST_COLUMNS = {1: 200, 2: 40, 3: 14}  # columns that products of so many cosines are chosen from
 MOST_FREQUENCY = 8  # of interactions: the largest product of frequencies
-NUM_SHARP = 12  # columns that get high frequencies too, once it is known which matter
+NUM_SHARP = 4  # columns that get high frequencies too, once it is known which matter
+SHARP_FRACTION = 0.1  # of the signal that sharp functions of these columns are expected to explain
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Families:
         if relevance.outer is not None:
             top = places[:NUM_SHARP]
             most = int(np.clip(self.width // (4 * len(top)), 8, 40))
-            yield _make_curves("sharp curves", 0.1, top, limits, relevance.columns, most, ROUGHNESS)
+            yield _make_curves("sharp curves", SHARP_FRACTION, top, limits, relevance.columns, most, ROUGHNESS)
 
     def _list_interactions(
         self, scales: ColumnScales, relevance: Relevance, rng: np.random.Generator
