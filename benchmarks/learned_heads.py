@@ -1,8 +1,8 @@
 """Heads that learn their features, beside the other heads and beside models without privacy.
 
 Ratio of test MSE to non-private least squares with intercept, predictions of both clamped to the label bounds; REPLACE,
-delta 1e-6, nothing tuned on labels. Real sets: mean over splits random_state 42, 0 and 1 and three noise seeds. Simulated
-functions, and tables of ``benchmarks/other_sets.py``: one split, three seeds. What is in
+delta 1e-6, nothing tuned on labels. Real sets: mean over splits random_state 42, 0 and 1 and three noise seeds.
+Simulated functions, and tables of ``benchmarks/other_sets.py``: one split, three seeds. What is in
 ``benchmarks/results/learned_heads.csv`` is not measured again.
 
     python benchmarks/learned_heads.py run [--only real simulated others] [--models mlp learned] [--workers 2]
@@ -109,7 +109,7 @@ def fit_reference(model: str, split: Split) -> float:
     if model == "boosting":
         predictions = HistGradientBoostingRegressor(random_state=0).fit(X, y).predict(split.test.public.values)
     else:
-        network = MLPRegressor((64, 32), early_stopping=True, max_iter=500, random_state=0)
+        network = MLPRegressor(hidden_layer_sizes=(64, 32), early_stopping=True, max_iter=500, random_state=0)
         pipe = make_pipeline(StandardScaler(), network)
         scale, middle = label.bounds.width, label.bounds.midpoint
         predictions = pipe.fit(X, (y - middle) / scale).predict(split.test.public.values) * scale + middle

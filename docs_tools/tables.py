@@ -67,7 +67,7 @@ def render_heads() -> str:
     """A row for every head, with its settings and their defaults."""
     lines = ["| `head=` | class | prediction | settings and their defaults |", "|---|---|---|---|"]
     for name, head in HEADS.items():
-        public = [each.name for each in fields(head) if each.init]  # type: ignore[arg-type]  # heads are dataclasses
+        public = [each.name for each in fields(head) if each.init and each.repr]  # type: ignore[arg-type]  # heads are dataclasses
         settings = ", ".join(f"`{each}={getattr(head, each)!r}`".replace("'", '"') for each in public) or "none"
         lines.append(f'| `"{name}"` | `{type(head).__name__}` | {head.summary} | {settings} |')
     return "\n".join(lines)

@@ -348,7 +348,9 @@ def test_private_columns_are_learned_from_too(
 
 
 def test_private_columns_need_a_head_that_is_linear_in_fixed_features(rng: np.random.Generator) -> None:
-    with pytest.raises(PrivacyError, match="with private columns CondNewton supports the heads 'linear' and 'wide'"):
+    with pytest.raises(
+        PrivacyError, match="with private columns CondNewton supports the heads 'linear', 'wide', 'additive'"
+    ):
         CondNewton().fit(dataset(rng), BUDGET, head=MLP())
 
 

@@ -60,7 +60,8 @@ class CondNewton(Algorithm):
     depends on a label directly. The first distillation takes place when half of the budget is spent. From then on the
     steps include directions from the Jacobian of the head in addition to those of the wide layer: they are Gauss-Newton
     steps, damped according to the known noise. A second distillation takes place at the end. A head that is linear in
-    fixed features, such as :class:`~conddp.heads.wide.Wide`, is fitted directly.
+    fixed features, such as :class:`~conddp.heads.wide.Wide`, is fitted directly. Heads that learn their features, such
+    as :class:`~conddp.heads.learned.Learned`, are fitted in rounds; see :mod:`conddp.newton.rounds`.
 
     Private columns are supported for heads that are linear in the columns or in fixed public features, such as
     :class:`~conddp.heads.wide.Wide`, and have linear terms. Their second moments are released first, with a fifth of
@@ -81,7 +82,7 @@ class CondNewton(Algorithm):
 
     summary: ClassVar[str] = "noisy Newton steps, all settings chosen by rule"
     page: ClassVar[str] = "cond_newton.md"
-    protects: ClassVar[str] = "label; private columns with the heads linear and wide"
+    protects: ClassVar[str] = "label; private columns with the heads linear, wide, additive and learned"
     protects_units: ClassVar[bool] = True
     weighs_records: ClassVar[bool] = True
     learns_features: ClassVar[bool] = True
@@ -100,7 +101,8 @@ class CondNewton(Algorithm):
         super().check(schema, head, neighbouring, loss)
         if schema.private and head.linear_in is Linearity.NOTHING:
             raise PrivacyError(
-                f"with private columns CondNewton supports the heads 'linear' and 'wide', got head={head}. "
+                f"with private columns CondNewton supports the heads 'linear', 'wide', 'additive' and 'learned', "
+                f"got head={head}. "
                 "Use one of them, or CondDP, or leave the private columns out."
             )
 

@@ -60,7 +60,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         "unbiased-rr", "binary-rr", "laplace" and "staircase" also protect the label only, with pure epsilon. "mean"
         and "non-private" are reference points.
     head : str or head
-        "linear", "wide", "mlp", "fm" or "embeddings", or an instance such as ``MLP(hidden=(32,))``.
+        "linear", "additive", "learned", "wide", "mlp", "fm" or "embeddings", or an instance such as
+        ``MLP(hidden=(32,))``.
     private_columns : mapping, optional
         Private features, by name or position, each with its declared range: (low, high) for a number, a list of
         categories, or a mapping with ``bounds`` or ``categories`` and ``fill``, the value that stands for a gap. Values

@@ -1,6 +1,6 @@
 """The learned head: a weighted sum of features that are chosen during the fit."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, NoReturn
 
 import numpy as np
@@ -45,9 +45,9 @@ class Learned(Head):
     linear_in: ClassVar[Linearity] = Linearity.LEARNED
 
     width: int = 1000
-    num_knots: int = 0
-    num_products: int = 0
-    num_projections: int = 0
+    num_knots: int = field(default=0, repr=False)
+    num_products: int = field(default=0, repr=False)
+    num_projections: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
         positive_integer(width=self.width)
