@@ -14,6 +14,7 @@ from conddp.auditing import Recorder
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PublicFeatures
 from conddp.data.records import Records
+from conddp.data.units import Units
 from conddp.errors import PrivacyError
 from conddp.features.row_weights import RowWeights
 from conddp.heads import fused
@@ -157,6 +158,18 @@ def test_averages_and_weights_too(averaging: float, probability: float, rng: np.
     case, weights = make_case("network"), RowWeights.give(rng.uniform(0.2, 1, size=60))
     plan = TrainingPlan(41, 0.5, 1.0, probability, averaging)
     together, alone = (run(case, plan, Adam(0.05), callback=each, weights=weights) for each in (None, see_every_step))
+    check_alike(together, alone)
+
+
+@pytest.mark.parametrize("probability", [1.0, 0.2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_units_of_several_records_too(kind: str, probability: float) -> None:
+    units = Units(np.repeat(np.arange(15), 4))
+    weights = RowWeights(units, np.linspace(0.3, 1, 15), np.full(15, 4.0))
+    together, alone = (
+        run(make_case(kind), TrainingPlan(20, 0.5, 1.0, probability), SGD(0.3), callback=each, weights=weights)
+        for each in (None, see_every_step)
+    )
     check_alike(together, alone)
 
 
