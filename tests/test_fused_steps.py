@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from inspect import signature
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,7 @@ def make_case(kind: str) -> Case:
     return Case(head, np.asfortranarray(public) if "columns" in kind else public, private, label)
 
 
+STEPS_BY_NAME = {name: each for name, each in vars(fused_steps).items() if name.startswith("STEPS_")}
 KINDS = ("few columns", "columns", "rows", "sparse", "network", "embedding")
 
 
@@ -132,6 +134,17 @@ def check_alike(together: Outcome, alone: Outcome) -> None:
 def test_every_kernel_of_a_sum_has_one_of_steps() -> None:
     sums = {name for name in vars(fused) if name.startswith("SUM_")}
     assert {vars(fused)[name] for name in sums} == set(STEPS) and len(sums) == 5
+
+
+@pytest.mark.parametrize("name", STEPS_BY_NAME)
+def test_examples_take_the_code_for_every_type_through_both_rules(name: str) -> None:
+    numba, kernel = pytest.importorskip("numba"), STEPS_BY_NAME[name]
+    compiled: Any = kernel.get()
+    found = set()
+    for arguments in kernel.make_examples():
+        named = dict(zip(signature(fused_steps._take_steps).parameters, arguments, strict=True))
+        found.add((numba.typeof(named["known"]), "adam" if len(named["first"]) else "sgd"))
+    assert found == set(product([types[-1] for types in compiled.overloads], RULES))
 
 
 @pytest.mark.parametrize(("kind", "rule", "probability"), list(product(KINDS, RULES, (1.0, 0.2))))

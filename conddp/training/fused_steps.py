@@ -7,6 +7,7 @@ them.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -124,9 +125,9 @@ def _take_steps(
 
 
 def _step_examples(kernel: Kernel, place: int) -> Iterator[list[Any]]:
-    """Two steps on every example of a sum: in turn all of Adam, and plain ones of which the second is doubtful."""
-    for number, (positions, *known) in enumerate(kernel.make_examples()):
-        is_plain, sums, parameters = number % 2 == 1, known[-1], known[place]
+    """Two steps on every example of a sum, first of Adam and then plain ones, of which the second is doubtful."""
+    for (positions, *known), is_plain in product(kernel.make_examples(), (False, True)):
+        sums, parameters = known[-1], known[place]
         size, m = len(sums), len(positions)
         noise, moments = make_numbers(2, size, start=901), np.ones((0 if is_plain else 1, 0 if is_plain else size))
         noise[1, 0] = np.nan if is_plain else 0.5
