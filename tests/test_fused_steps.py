@@ -30,6 +30,7 @@ from conddp.privacy.randomness import RandomSource
 from conddp.privacy.release import Curator
 from conddp.privacy.transcript import GaussianRelease
 from conddp.training import fused_steps
+from conddp.training.batches import Batches
 from conddp.training.fused_steps import STEPS, FusedSteps
 from conddp.training.loop import Progress, StepCounter, TrainingPlan, train
 from conddp.training.optimizers import SGD, Adam, Optimizer
@@ -320,6 +321,23 @@ def test_long_steps_are_taken_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -
     found = run(case, plan, Adam(0.1), callback=StepCounter(lambda step, total: seen.append((step, total))))
     assert seen == [(step, 30) for step in (4, 8, 12, 16, 20, 24, 28, 30)]
     check_alike(found, replace(expected, num_advances=0))
+
+
+def test_samples_that_are_drawn_ahead_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Drawing them takes longer than a step on one column, and must not fill the memory.
+    n, head, most = 200_000, Linear(), []
+    draw_several = Batches.draw_several
+
+    def note(self: Batches, num_batches: int) -> Any:
+        positions, spans = draw_several(self, num_batches)
+        assert positions is not None
+        most.append(len(positions))
+        return positions, spans
+
+    monkeypatch.setattr(Batches, "draw_several", note)
+    case = Case(head, np.ones((n, 1)), None, np.zeros(n))
+    run(case, TrainingPlan(400, 0.5, 1.0, 0.05), SGD(0.1), curator=Curator(np.random.default_rng(1), num_records=n))
+    assert 100_000 < max(most) < 1_000_000
 
 
 class _Now_and_then:  # noqa: N801  (a callback)

@@ -28,6 +28,7 @@ __all__ = ["STEPS", "FusedSteps"]
 Vector = NDArray[np.float64]
 
 WORK_AT_ONCE = 5e7  # multiplications of a call, some 15 ms; signals such as Ctrl-C are noticed between calls
+DRAWING = 100.0  # a record of a sample, in multiplications that take as long; also keeps samples drawn ahead small
 
 # Kernels that steps call. That of the sum differs from one kernel of steps to another.
 sum_records: Any = None
@@ -220,8 +221,9 @@ class FusedSteps:
         self.sums: Vector = fused.known[-1]
         self.noisy, self.doubtful, self.total = np.empty(size), np.empty(size, dtype=np.int64), np.zeros(size)
         self._positions, self._spans = fused.everyone, np.empty((0, 2), dtype=np.int64)
-        expected_size = len(fused.everyone) * batches.sampler.sampling_probability
-        self.at_once = max(1, int(WORK_AT_ONCE / (size * max(1.0, expected_size))))
+        probability = batches.sampler.sampling_probability
+        expected_size, per_record = len(fused.everyone) * probability, size + (DRAWING if probability < 1.0 else 0.0)
+        self.at_once = max(1, int(WORK_AT_ONCE / (per_record * max(1.0, expected_size))))
 
     @classmethod
     def of(
