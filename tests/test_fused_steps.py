@@ -364,6 +364,13 @@ def test_a_callback_that_need_not_see_every_step_can_stop_the_run() -> None:
     )
 
 
+def test_a_callback_with_a_negative_number_sees_every_step() -> None:
+    callback = _Now_and_then()
+    callback.unseen_steps = -1
+    found = run(make_case("few columns"), TrainingPlan(30, 0.5, 1.0), SGD(0.1), callback=callback)
+    assert callback.seen == list(range(1, 15)) and found.num_advances == 0
+
+
 def test_curators_that_handle_single_releases_get_them() -> None:
     class Watching(Curator):
         """Might do something with every release."""
