@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from inspect import signature
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from conddp.auditing import Recorder
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PublicFeatures
 from conddp.data.records import Records
+from conddp.data.units import Units
 from conddp.errors import PrivacyError
 from conddp.features.row_weights import RowWeights
 from conddp.heads import fused
@@ -28,6 +30,7 @@ from conddp.privacy.randomness import RandomSource
 from conddp.privacy.release import Curator
 from conddp.privacy.transcript import GaussianRelease
 from conddp.training import fused_steps
+from conddp.training.batches import Batches
 from conddp.training.fused_steps import STEPS, FusedSteps
 from conddp.training.loop import Progress, StepCounter, TrainingPlan, train
 from conddp.training.optimizers import SGD, Adam, Optimizer
@@ -67,6 +70,7 @@ def make_case(kind: str) -> Case:
     return Case(head, np.asfortranarray(public) if "columns" in kind else public, private, label)
 
 
+STEPS_BY_NAME = {name: each for name, each in vars(fused_steps).items() if name.startswith("STEPS_")}
 KINDS = ("few columns", "columns", "rows", "sparse", "network", "embedding")
 
 
@@ -133,6 +137,17 @@ def test_every_kernel_of_a_sum_has_one_of_steps() -> None:
     assert {vars(fused)[name] for name in sums} == set(STEPS) and len(sums) == 5
 
 
+@pytest.mark.parametrize("name", STEPS_BY_NAME)
+def test_examples_take_the_code_for_every_type_through_both_rules(name: str) -> None:
+    numba, kernel = pytest.importorskip("numba"), STEPS_BY_NAME[name]
+    compiled: Any = kernel.get()
+    found = set()
+    for arguments in kernel.make_examples():
+        named = dict(zip(signature(fused_steps._take_steps).parameters, arguments, strict=True))
+        found.add((numba.typeof(named["known"]), "adam" if len(named["first"]) else "sgd"))
+    assert found == set(product([types[-1] for types in compiled.overloads], RULES))
+
+
 @pytest.mark.parametrize(("kind", "rule", "probability"), list(product(KINDS, RULES, (1.0, 0.2))))
 def test_steps_together_are_those_one_by_one_bit_for_bit(kind: str, rule: str, probability: float) -> None:
     case = make_case(kind)
@@ -157,6 +172,18 @@ def test_averages_and_weights_too(averaging: float, probability: float, rng: np.
     case, weights = make_case("network"), RowWeights.give(rng.uniform(0.2, 1, size=60))
     plan = TrainingPlan(41, 0.5, 1.0, probability, averaging)
     together, alone = (run(case, plan, Adam(0.05), callback=each, weights=weights) for each in (None, see_every_step))
+    check_alike(together, alone)
+
+
+@pytest.mark.parametrize("probability", [1.0, 0.2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_units_of_several_records_too(kind: str, probability: float) -> None:
+    units = Units(np.repeat(np.arange(15), 4))
+    weights = RowWeights(units, np.linspace(0.3, 1, 15), np.full(15, 4.0))
+    together, alone = (
+        run(make_case(kind), TrainingPlan(20, 0.5, 1.0, probability), SGD(0.3), callback=each, weights=weights)
+        for each in (None, see_every_step)
+    )
     check_alike(together, alone)
 
 
@@ -296,6 +323,23 @@ def test_long_steps_are_taken_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -
     check_alike(found, replace(expected, num_advances=0))
 
 
+def test_samples_that_are_drawn_ahead_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Drawing them takes longer than a step on one column, and must not fill the memory.
+    n, head, most = 200_000, Linear(), []
+    draw_several = Batches.draw_several
+
+    def note(self: Batches, num_batches: int) -> Any:
+        positions, spans = draw_several(self, num_batches)
+        assert positions is not None
+        most.append(len(positions))
+        return positions, spans
+
+    monkeypatch.setattr(Batches, "draw_several", note)
+    case = Case(head, np.ones((n, 1)), None, np.zeros(n))
+    run(case, TrainingPlan(400, 0.5, 1.0, 0.05), SGD(0.1), curator=Curator(np.random.default_rng(1), num_records=n))
+    assert 100_000 < max(most) < 1_000_000
+
+
 class _Now_and_then:  # noqa: N801  (a callback)
     unseen_steps = 6
 
@@ -318,6 +362,13 @@ def test_a_callback_that_need_not_see_every_step_can_stop_the_run() -> None:
     check_alike(
         found, run(make_case("few columns"), TrainingPlan(30, 0.5, 1.0, averaging=0.5), SGD(0.1), callback=stop)
     )
+
+
+def test_a_callback_with_a_negative_number_sees_every_step() -> None:
+    callback = _Now_and_then()
+    callback.unseen_steps = -1
+    found = run(make_case("few columns"), TrainingPlan(30, 0.5, 1.0), SGD(0.1), callback=callback)
+    assert callback.seen == list(range(1, 15)) and found.num_advances == 0
 
 
 def test_curators_that_handle_single_releases_get_them() -> None:

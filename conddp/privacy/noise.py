@@ -183,13 +183,12 @@ class NoiseStream:
     def _add_fused(self, kernel: Callable[..., int], values: Vector, scale: float) -> Vector:
         """Add noise to private numbers in one pass, and decide on doubtful ones as above."""
         drawn, start = self._reserve(len(values))
-        grid = math.ldexp(1.0, math.frexp(scale)[1] - 1 - GRID_BITS)
-        ratio = scale * (1 / grid)
+        rule = self._make_rule(scale)
         noisy, doubtful = np.empty(len(values)), np.empty(len(values), dtype=np.int64)
         noise = drawn.values[start : start + len(values)]
-        count = kernel(values, noise, grid, ratio, self._shape.tolerance, LARGEST_MULTIPLE, noisy, doubtful)
+        count = kernel(values, noise, *rule, noisy, doubtful)
         for place in doubtful[:count].tolist():
-            noisy[place] = self._decide(drawn, start + place, values[place], grid, ratio)
+            noisy[place] = self._decide(drawn, start + place, values[place], rule)
         return noisy
 
     def add_to_steps(self, steps: NoisySteps, scale: float, num_steps: int) -> None:
@@ -207,9 +206,7 @@ class NoiseStream:
         num_steps : int
             Number of steps to take.
         """
-        grid = math.ldexp(1.0, math.frexp(scale)[1] - 1 - GRID_BITS)
-        ratio, size = scale * (1 / grid), len(steps.sums)
-        rule = GridRule(grid, ratio, self._shape.tolerance, LARGEST_MULTIPLE)
+        rule, size = self._make_rule(scale), len(steps.sums)
         while num_steps > 0:
             drawn, start = self._reserve(size)
             count = min(num_steps, (len(drawn.bits) - start) // size)
@@ -220,17 +217,22 @@ class NoiseStream:
             while done < count:
                 first = start + done * size
                 for place in steps.doubtful[:num_doubtful].tolist():
-                    steps.noisy[place] = self._decide(drawn, first + place, steps.sums[place], grid, ratio)
+                    steps.noisy[place] = self._decide(drawn, first + place, steps.sums[place], rule)
                 more, num_doubtful = steps.advance(noise[done:], rule, is_decided=True)
                 done += more
             num_steps -= count
 
+    def _make_rule(self, scale: float) -> GridRule:
+        """How sums with noise of this scale are rounded."""
+        grid = math.ldexp(1.0, math.frexp(scale)[1] - 1 - GRID_BITS)  # as compute_grid, which takes longer
+        return GridRule(grid, scale * (1 / grid), self._shape.tolerance, LARGEST_MULTIPLE)
+
     @staticmethod
-    def _decide(drawn: "_Draws", place: int, value: float, grid: float, ratio: float) -> float:
+    def _decide(drawn: "_Draws", place: int, value: float, rule: GridRule) -> float:
         """Point of the grid nearest to a number plus one of the variables, without error."""
-        multiple = np.fmin(np.fmax(value * (1 / grid), -LARGEST_MULTIPLE), LARGEST_MULTIPLE)
+        multiple = np.fmin(np.fmax(value * (1 / rule.grid), -rule.largest), rule.largest)
         nearest = np.rint(multiple)
-        return float((nearest + drawn.decide(place, float(multiple - nearest), ratio)) * grid)
+        return float((nearest + drawn.decide(place, float(multiple - nearest), rule.ratio)) * rule.grid)
 
     def _take(self, size: int) -> "_Draws":
         drawn, start = self._reserve(size)

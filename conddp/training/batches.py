@@ -140,7 +140,7 @@ class Batches:
             Where each batch starts and ends among them.
         """
         if self.sampler.sampling_probability == 1.0:
-            return None, np.tile([0, self.sampler.num_records], (num_batches, 1))
+            return None, np.tile([0, self.label.shape[-1]], (num_batches, 1))  # records, also if units are sampled
         if self.units is None and self.share is None:
             positions, ends = self.sampler.draw_several(num_batches)
         else:

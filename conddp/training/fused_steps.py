@@ -7,6 +7,7 @@ them.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ __all__ = ["STEPS", "FusedSteps"]
 Vector = NDArray[np.float64]
 
 WORK_AT_ONCE = 5e7  # multiplications of a call, some 15 ms; signals such as Ctrl-C are noticed between calls
+DRAWING = 100.0  # a record of a sample, in multiplications that take as long; also keeps samples drawn ahead small
 
 # Kernels that steps call. That of the sum differs from one kernel of steps to another.
 sum_records: Any = None
@@ -124,9 +126,9 @@ def _take_steps(
 
 
 def _step_examples(kernel: Kernel, place: int) -> Iterator[list[Any]]:
-    """Two steps on every example of a sum: in turn all of Adam, and plain ones of which the second is doubtful."""
-    for number, (positions, *known) in enumerate(kernel.make_examples()):
-        is_plain, sums, parameters = number % 2 == 1, known[-1], known[place]
+    """Two steps on every example of a sum, first of Adam and then plain ones, of which the second is doubtful."""
+    for (positions, *known), is_plain in product(kernel.make_examples(), (False, True)):
+        sums, parameters = known[-1], known[place]
         size, m = len(sums), len(positions)
         noise, moments = make_numbers(2, size, start=901), np.ones((0 if is_plain else 1, 0 if is_plain else size))
         noise[1, 0] = np.nan if is_plain else 0.5
@@ -219,8 +221,9 @@ class FusedSteps:
         self.sums: Vector = fused.known[-1]
         self.noisy, self.doubtful, self.total = np.empty(size), np.empty(size, dtype=np.int64), np.zeros(size)
         self._positions, self._spans = fused.everyone, np.empty((0, 2), dtype=np.int64)
-        expected_size = len(fused.everyone) * batches.sampler.sampling_probability
-        self.at_once = max(1, int(WORK_AT_ONCE / (size * max(1.0, expected_size))))
+        probability = batches.sampler.sampling_probability
+        expected_size, per_record = len(fused.everyone) * probability, size + (DRAWING if probability < 1.0 else 0.0)
+        self.at_once = max(1, int(WORK_AT_ONCE / (per_record * max(1.0, expected_size))))
 
     @classmethod
     def of(

@@ -283,7 +283,7 @@ def _release_steps(
 def count_unseen(callback: Callback | None) -> float:
     """Number of next steps after which the callback need not be called."""
     unseen: float = math.inf if callback is None else getattr(callback, "unseen_steps", 0)
-    return unseen
+    return max(0.0, unseen)
 
 
 def _clamp(parameters: Array) -> None:

@@ -185,7 +185,7 @@ MUTANTS = (
     ),
     Mutant(
         "private rows treated as public",
-        "algorithms/cond_newton.py",
+        "algorithms/private_directions.py",
         "return PrivateRows.of(public_rows, private, moments)",
         "return WhitenedRows(**vars(PrivateRows.of(public_rows, private, moments)))  # type: ignore[return-value]",
     ),
@@ -1394,7 +1394,7 @@ MUTANTS = (
     ),
     Mutant(
         "moments: private columns taken for centred",
-        "algorithms/cond_newton.py",
+        "algorithms/private_directions.py",
         "span = PrivateSpan.of(task.schema.private_domains, center=task.fit_intercept)",
         "span = PrivateSpan.of(task.schema.private_domains, center=True)",
     ),
