@@ -1571,6 +1571,41 @@ MUTANTS = (
         "            ),\n",
     ),
     Mutant(
+        "learned: every release with the budget of all",
+        "newton/rounds.py",
+        "mu=setting.mu * math.sqrt(fraction),",
+        "mu=setting.mu,",
+    ),
+    Mutant(
+        "learned: a stop that depends on a label",
+        "newton/rounds.py",
+        "return _Rounds(setting, callback, num_watched).run(ask)",
+        "return _Rounds(setting, lambda number, _: number > 5 and label[5] > 0.3, num_watched).run(ask)",
+    ),
+    Mutant(
+        "learned: clip norm from the labels",
+        "newton/rounds.py",
+        "            query,\n            mu=",
+        "            type(query)(\n"
+        "                query.clip_norm * (1 + 1e-6 * float(label.max())), *list(vars(query).values())[1:]\n"
+        "            ),\n            mu=",
+    ),
+    Mutant(
+        "learned: the budget of public columns once more for private ones",
+        "algorithms/learned_fit.py",
+        "setting, mu=mu * math.sqrt(1 - fraction))",
+        "setting, mu=mu)",
+    ),
+    Mutant(
+        "learned: features from private columns",
+        "algorithms/learned_fit.py",
+        "    label_range = scale_bounds(task.schema.label_bounds, center=True)\n",
+        "    label_range = scale_bounds(task.schema.label_bounds, center=True)\n"
+        "    if records.private is not None:\n"
+        "        mixed = task.public.values * (1 + 1e-3 * records.private.values[:, :1])\n"
+        "        setting = replace(setting, public=PublicFeatures(mixed, task.public.names))\n",
+    ),
+    Mutant(
         "a label in a message",
         "data/parts.py",
         "'NaN or infinity' if finite else 'NaN'}.",
