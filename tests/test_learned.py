@@ -163,6 +163,14 @@ def test_records_of_a_person_and_weights_are_supported() -> None:
     assert compute_error(spoilt, Learned(width=100), PLENTY) < 0.1
 
 
+def test_weighted_residuals_have_no_mean() -> None:
+    X = make_columns(1500)
+    weights, label = np.where(X[:, 0] > 0.5, 1.0, 0.003), np.where(X[:, 0] > 0.5, 1.0, -1.0) + 0.3 * X[:, 1]
+    records = Records(PublicFeatures(X), None, Labels(label, BOUNDS), weights=weights)
+    model = CondNewton().fit(records, PLENTY, head=Learned(width=60), random_source=RandomSource.of(0)).model
+    assert abs(np.average(label - model.predict(records.public), weights=weights)) < 0.01
+
+
 @pytest.mark.parametrize("head", LEARNED_HEADS.values(), ids=list(LEARNED_HEADS))
 def test_odd_tables_can_be_fitted(head: Head) -> None:
     rng = np.random.default_rng(0)

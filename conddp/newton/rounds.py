@@ -178,9 +178,9 @@ class _Rounds:
     def __init__(self, setting: RoundsSetting, callback: Watcher | None, num_watched: int) -> None:
         self.setting, self.callback, self.num_watched = setting, callback, num_watched
         self.X = setting.public.values
-        self.sample = _thin(self.X, MOST_SAMPLED).astype(np.float64, copy=False)
-        self.scales = ColumnScales.of(setting.public)
         self.weights = None if setting.weights is None else setting.weights.values
+        self.sample = _sample(self.X, self.weights).astype(np.float64, copy=False)
+        self.scales = ColumnScales.of(setting.public)
         self.measurements = Measurements(np.empty((len(self.X), 0), dtype=np.float32))
         self.fractions = setting.plan.divide_budget(setting.num_records)
         self.course: list[Vector] = []
@@ -296,3 +296,12 @@ class _Rounds:
 def _thin(rows: NDArray[Any], at_most: int) -> NDArray[Any]:
     """Return about so many rows, from everywhere."""
     return rows[:: max(1, len(rows) // at_most)]
+
+
+def _sample(rows: NDArray[Any], weights: Vector | None) -> NDArray[Any]:
+    """Return rows from everywhere, on which features have about the same means as on all rows with their weights."""
+    if weights is None:
+        return _thin(rows, MOST_SAMPLED)
+    number = min(len(rows), MOST_SAMPLED)
+    reached = np.cumsum(weights)
+    return np.asarray(rows[np.searchsorted(reached, (np.arange(number) + 0.5) / number * reached[-1])])
