@@ -106,6 +106,24 @@ def test_a_callback_can_stop_a_run_at_any_step() -> None:
         assert np.isfinite(result.model.predict(PublicFeatures(make_columns(5)))).all()
 
 
+@pytest.mark.parametrize("last", [3, 14, 17, 28])
+def test_a_callback_sees_all_steps_of_a_fit_with_private_columns_and_can_stop_it(last: int) -> None:
+    seen: list[int] = []
+
+    def watch(progress: Progress) -> bool:
+        seen.append(progress.step)
+        assert progress.num_steps == 28
+        return progress.step == last
+
+    hidden = PrivateFeatures(make_columns(300, seed=5)[:, :1], (Bounds(-1.0, 1.0),), ("hidden",))
+    records = make_records(300, private=hidden)
+    result = CondNewton().fit(records, USUAL, head=Learned(width=30), callback=watch)
+    assert seen == list(range(1, last + 1))
+    moments = 1 if last > 14 else 0
+    assert sum(each.count for each in result.transcript.releases) == last + moments
+    assert np.isfinite(result.model.predict(records.public, hidden)).all()
+
+
 @pytest.mark.parametrize("head", LEARNED_HEADS.values(), ids=list(LEARNED_HEADS))
 @pytest.mark.parametrize("private", [False, True])
 def test_a_saved_model_predicts_the_same(head: Head, private: bool, tmp_path: Path) -> None:

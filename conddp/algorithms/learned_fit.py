@@ -23,7 +23,7 @@ from conddp.newton.run import run_newton
 from conddp.newton.schedule import NewtonPlan
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.events import make_gaussian_event
-from conddp.training.loop import Progress
+from conddp.training.loop import Callback, Progress
 
 __all__ = ["fit_learned"]
 
@@ -72,27 +72,30 @@ def fit_learned(task: Task, plan: NewtonPlan) -> FitResult:
         reason += "; noisy second moments of private columns"
     records = task.spend(reason, settings, event=make_gaussian_event(mu))
     label_range = scale_bounds(task.schema.label_bounds, center=True)
+    watch = _Watch(task.callback, num_releases * (2 if task.num_private else 1))
     rounds = run_rounds(
         setting,
         open_labels(records.label, center=True),
         label_range,
         curator=task.curator,
         loss=task.loss,
-        callback=_watch(task, num_releases),
+        callback=watch,
         num_watched=NUM_WATCHED,
     )
     settings |= {"num_directions": list(rounds.num_directions), "num_features": rounds.dictionary.num_features}
-    private: Vector | None = None
-    if task.num_private:
-        rounds, private = _fit_all_columns(task, records, rounds, setting, mu=mu * math.sqrt(1 - fraction))
+    private = np.zeros(task.num_private) if task.num_private else None
+    if task.num_private and not watch.stopped:
+        rounds, private = _fit_all_columns(task, records, rounds, setting, watch, mu=mu * math.sqrt(1 - fraction))
     head, parameters = task.head.export(rounds.dictionary, rounds.weights, rounds.constant, private)
     model = replace(task, head=head).make_model(parameters)
-    settings["components"] = {name: math.sqrt(max(0.0, each)) for name, each in rounds.components.items()}
-    return task.finish(model, settings, diagnostics=_diagnose(model.label_bounds.width, rounds))
+    width = model.label_bounds.width
+    # Standard deviations of predictions due to each component, in the units of the label.
+    settings["components"] = {name: width * math.sqrt(max(0.0, each)) for name, each in rounds.components.items()}
+    return task.finish(model, settings, diagnostics=_diagnose(width, rounds))
 
 
 def _fit_all_columns(
-    task: Task, records: Records, rounds: RoundsResult, setting: RoundsSetting, *, mu: float
+    task: Task, records: Records, rounds: RoundsResult, setting: RoundsSetting, watch: "_Watch", *, mu: float
 ) -> tuple[RoundsResult, Vector]:
     """Fit the label by a linear function of public and private columns and of the predictions of the rounds."""
     dictionary, X = rounds.dictionary, setting.public.values
@@ -113,28 +116,27 @@ def _fit_all_columns(
         neighbouring=task.neighbouring,
         plan=setting.plan,
         loss=task.loss,
+        callback=watch,
     )
     weights = rows.matrix @ run.coefficients  # of standardised values, predictions, the constant and private columns
     d = z.shape[1]
     with_linear = dictionary.add_linear(weights[:d])
     features = np.concatenate([[1.0], weights[d] * rounds.weights])
     constant = float(weights[d + 1] + weights[d] * rounds.constant)
-    stds = (*rounds.residual_stds, *run.residual_stds)
-    return replace(rounds, dictionary=with_linear, weights=features, constant=constant, residual_stds=stds), weights[
-        d + 2 :
-    ]
+    return replace(rounds, dictionary=with_linear, weights=features, constant=constant), weights[d + 2 :]
 
 
-def _watch(task: Task, num_releases: int) -> Any:
-    """Make a callback that calls the user's."""
-    if task.callback is None:
-        return None
-    callback = task.callback
+class _Watch:
+    """Callback of all steps, which calls the user's and knows whether the user has stopped the fit."""
 
-    def watch(step: int, coefficients: Vector) -> bool | None:
-        return callback(Progress(step, num_releases, coefficients[None].copy()))
+    def __init__(self, callback: Callback | None, num_steps: int) -> None:
+        self.callback, self.num_steps, self.step, self.stopped = callback, num_steps, 0, False
 
-    return watch
+    def __call__(self, _: int, coefficients: Vector) -> bool:
+        self.step += 1
+        if self.callback is not None and self.callback(Progress(self.step, self.num_steps, coefficients[None].copy())):
+            self.stopped = True
+        return self.stopped
 
 
 def _diagnose(width: float, rounds: RoundsResult) -> Diagnostics:

@@ -1593,8 +1593,8 @@ MUTANTS = (
     Mutant(
         "learned: the budget of public columns once more for private ones",
         "algorithms/learned_fit.py",
-        "setting, mu=mu * math.sqrt(1 - fraction))",
-        "setting, mu=mu)",
+        "watch, mu=mu * math.sqrt(1 - fraction))",
+        "watch, mu=mu)",
     ),
     Mutant(
         "learned: features from private columns",
