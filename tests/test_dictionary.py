@@ -26,7 +26,9 @@ def make_rows(n: int = 400, seed: int = 0) -> Vector:
 def make_dictionary(X: Vector, rng: np.random.Generator) -> Dictionary:
     d = X.shape[1]
     places, frequencies = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 2], [1, 2, 0]]), [[1, 0, 0], [3, 0, 0], [1, 2, 1]]
+    hinges = rng.normal(size=(3, 2 * d))
     parts = [
+        Component("hinges", 0.1, np.ones(3), projections=hinges, phases=rng.uniform(size=3), hinged=True),
         Component("waves", 0.2, np.ones(5), projections=rng.normal(size=(5, 2 * d)), phases=rng.uniform(size=5)),
         Component("linear", 0.5, np.ones(d), axes=np.eye(d)),
         Component(
@@ -73,7 +75,9 @@ def test_features_are_what_the_formulas_say() -> None:
     for places, frequencies in zip(made.places, made.frequencies, strict=True):
         raw.append(np.prod([np.cos(math.pi * k * u[:, c]) for c, k in zip(places, frequencies, strict=True)], axis=0))
     both = np.column_stack([z, math.sqrt(12) * (u - 0.5)])
-    raw += [np.cos(both @ p + b) for p, b in zip(made.projections, made.phases, strict=True)]
+    projected = [both @ p + b for p, b in zip(made.projections, made.phases, strict=True)]
+    raw += [*map(np.cos, projected[:5]), *(np.maximum(each, 0) for each in projected[5:])]
+    assert made.num_hinges == 3
     expected = np.array([gain * (each - each.mean()) for gain, each in zip(made.gains, raw, strict=True)])
     np.testing.assert_allclose(made.evaluate(X), expected, atol=1e-5)
 
@@ -84,8 +88,8 @@ def test_features_are_centred_and_every_component_varies_by_one() -> None:
     features = made.evaluate(X)
     np.testing.assert_allclose(features.mean(axis=1), 0.0, atol=1e-6)
     np.testing.assert_allclose(np.bincount(made.component, features.var(axis=1)), 1.0, rtol=1e-5)
-    assert made.names == ("waves", "linear", "products")
-    np.testing.assert_allclose(made.fractions, [0.2, 0.5, 0.3])
+    assert made.names == ("hinges", "waves", "linear", "products")
+    np.testing.assert_allclose(made.fractions, np.array([0.1, 0.2, 0.5, 0.3]) / 1.1)
 
 
 def test_gradients_are_those_of_predictions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,3 +170,35 @@ def test_additive_families_have_no_interactions_but_those_of_relevant_pairs() ->
         together = made.places[(made.frequencies > 0).sum(axis=1) == 2][:, :2]
         assert set(together.ravel().tolist()) == expected
         assert not len(made.phases)
+
+
+def test_later_dictionaries_have_hinges_in_tails_that_have_rows_and_along_the_index() -> None:
+    X = make_rows(1000)
+    scales = ColumnScales.of(PublicFeatures(X))
+    index = np.array([1.0, 2.0, 0.0, 0.0, 0.0])
+    made = Families(200).make(scales, X, Relevance(np.ones(5), np.eye(5) / 5, index), seed=0)
+    z = scales.standardize(X)
+    hinges = made.projections[-made.num_hinges :, :5]
+    values = np.maximum(z @ hinges.T + made.phases[-made.num_hinges :], 0)
+    assert ((values > 0).sum(axis=0) >= 1).all()
+    single = (hinges != 0).sum(axis=1) == 1
+    assert set(hinges[single].sum(axis=1).tolist()) == {-1.0, 1.0}
+    np.testing.assert_array_less(9, (values[:, single] > 0).sum(axis=0))  # rows beyond every hinge of a column
+    along = hinges[~single]
+    np.testing.assert_allclose(along, np.tile(index / (z @ index).std(), (len(along), 1)))
+    assert {"tails", "bends of the index"} <= set(made.names)
+    first = Families(200).make(scales, X, Relevance(np.ones(5)), seed=0)
+    assert first.num_hinges == 0
+
+
+def test_boldness_is_the_factor_of_what_nonlinear_features_are_expected_to_explain() -> None:
+    X = make_rows()
+    scales = ColumnScales.of(PublicFeatures(X))
+    bold, shy = (
+        Families(200).make(scales, X, Relevance(np.ones(5)), seed=0, boldness=boldness) for boldness in (1.0, 0.1)
+    )
+    for made, expected in ((bold, 1.0), (shy, 0.1)):
+        is_linear = np.array([name == "linear" for name in made.names])
+        rate = made.fractions[~is_linear].sum() / made.fractions[is_linear].sum()
+        reference = bold.fractions[~is_linear].sum() / bold.fractions[is_linear].sum()
+        assert rate == pytest.approx(expected * reference)

@@ -5,7 +5,8 @@ With standardised values z and ranks u of the columns (:mod:`conddp.features.col
 * linear terms :math:`a^\top z`,
 * products of up to three cosines, :math:`\prod_c \cos(\pi k_c u_c)`: with one factor, smooth functions of one column;
   with two or three, interactions,
-* cosines of projections, :math:`\cos(p^\top (z, v) + b)`, where :math:`v = \sqrt{12}\,(u - 1/2)`.
+* cosines of projections, :math:`\cos(p^\top (z, v) + b)`, where :math:`v = \sqrt{12}\,(u - 1/2)`,
+* hinges of projections, :math:`\max(p^\top (z, v) + b, 0)`, for tails, where cosines of ranks stand still.
 
 A function of the columns is a weighted sum of features. A priori, the weights of component c are normal with variance
 :math:`\tau_c`, so that :math:`\tau_c` is the variance which the component contributes to predictions.
@@ -48,6 +49,8 @@ class Component:
         Columns and frequencies of the cosines of products. A frequency of 0 makes a factor of one.
     projections, phases : arrays of shape (m, 2 d) and (m,)
         Projections of standardised values and scaled ranks, and phases.
+    hinged : bool
+        Whether the features are hinges of the projections, not cosines.
     """
 
     name: str
@@ -58,11 +61,12 @@ class Component:
     frequencies: NDArray[np.intp] | None = None
     projections: Vector | None = None
     phases: Vector | None = None
+    hinged: bool = False
 
 
 @dataclass(frozen=True)
 class Dictionary:
-    """Features in the order linear terms, products, projections; each is centred and multiplied by its gain.
+    """Features in the order linear terms, products, cosines of projections, hinges; centred and multiplied by gains.
 
     Privacy
         Computed from public columns and numbers that have been released: no cost.
@@ -76,7 +80,9 @@ class Dictionary:
     places, frequencies : integer arrays of shape (P, 3)
         Products of cosines.
     projections, phases : arrays of shape (F, 2 d) and (F,)
-        Cosines of projections.
+        Projections.
+    num_hinges : int
+        Number of projections, counted from the last, of which the feature is a hinge; it is a cosine of the others.
     means, gains : arrays of shape (M,)
         What is subtracted from a feature, and what it is then multiplied by.
     component : integer array of shape (M,)
@@ -93,6 +99,7 @@ class Dictionary:
     frequencies: NDArray[np.intp]
     projections: Vector
     phases: Vector
+    num_hinges: int
     means: Vector
     gains: Vector
     component: NDArray[np.intp]
@@ -104,7 +111,7 @@ class Dictionary:
         """Put components together. The features of each vary by one in total over a sample of the public rows."""
         d = scales.num_columns
         kinds: list[list[int]] = [[], [], []]
-        for number, part in enumerate(components):
+        for number, part in sorted(enumerate(components), key=lambda pair: pair[1].hinged):
             kinds[0 if part.axes is not None else 1 if part.places is not None else 2].append(number)
 
         def join(kind: int, name: str, empty: NDArray[Any], axis: int = 0) -> NDArray[Any]:
@@ -120,6 +127,7 @@ class Dictionary:
             join(1, "frequencies", np.empty((0, FACTORS), dtype=np.intp)),
             join(2, "projections", np.empty((0, 2 * d))),
             join(2, "phases", np.empty(0)),
+            sum(len(each.gains) for each in components if each.hinged),
             np.zeros(sum(map(len, gains))),
             np.concatenate([np.empty(0), *gains]),
             np.repeat(np.array(order, dtype=np.intp), [len(each) for each in gains]),
@@ -138,6 +146,7 @@ class Dictionary:
         fractions = np.where(totals > 0, self.fractions, 0.0)
         ends = np.cumsum([self.axes.shape[1], len(self.places), len(self.projections)])
         linear, products, projected = kept[: ends[0]], kept[ends[0] : ends[1]], kept[ends[1] :]
+        hinged = projected[len(projected) - self.num_hinges :]
         safe = np.where(self.gains > 0, self.gains, 1.0)
         return Dictionary(
             self.scales,
@@ -146,6 +155,7 @@ class Dictionary:
             self.frequencies[products],
             self.projections[projected],
             self.phases[projected],
+            int(np.count_nonzero(hinged)),
             (means / safe)[kept],
             (self.gains * scale)[kept],
             self.component[kept],
@@ -180,7 +190,9 @@ class Dictionary:
         phases = features[L + P :]
         np.matmul(self.projections.astype(PRECISION), self._stack(z, u), out=phases)
         phases += self.phases[:, None].astype(PRECISION)
-        np.cos(phases, out=phases)
+        cosines, hinges = np.split(phases, [len(phases) - self.num_hinges])  # views
+        np.cos(cosines, out=cosines)
+        np.maximum(hinges, 0.0, out=hinges)
         features -= self.means[:, None].astype(PRECISION)
         features *= self.gains[:, None].astype(PRECISION)
         return features
@@ -208,7 +220,9 @@ class Dictionary:
             to_columns = np.zeros((len(self.scales.center), P))
             to_columns[self.places[:, factor], np.arange(P)] = 1.0
             gradients += (to_columns @ along).T
-        waves = -np.sin(self.projections @ self._stack(z, u) + self.phases[:, None]) * scaled[L + P :, None]
+        inner = self.projections @ self._stack(z, u) + self.phases[:, None]
+        first, last = np.split(inner, [len(inner) - self.num_hinges])
+        waves = np.concatenate([-np.sin(first), last > 0.0]) * scaled[L + P :, None]
         d = self.scales.num_columns
         gradients += waves.T @ (self.projections[:, :d] * slopes + self.projections[:, d:])
         return gradients

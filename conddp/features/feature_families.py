@@ -3,12 +3,13 @@ r"""Which features a dictionary holds, given how much each column matters.
 The relevance :math:`r_c \in [0, 1]` of a column and the average outer product A of the gradients of a released
 predictor say where a function varies. Without a predictor all columns count alike. Among products of cosines, those
 with the largest prior variance :math:`\prod_c r_c^2 k_c^{-3}` are taken. Projections are drawn at random, from a fixed
-seed, isotropic at first and along A afterwards.
+seed, isotropic at first and along A afterwards. Later dictionaries have hinges in the tails of columns and along the
+index, the linear function of the columns that is closest to the predictor: with heavy tails, a few records matter most.
 """
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 
 import numpy as np
@@ -27,6 +28,10 @@ BLEND = 0.02  # of the identity in the metric along which projections are drawn
 MOST_COLUMNS = {1: 200, 2: 40, 3: 14}  # columns that products of so many cosines are chosen from
 MOST_FREQUENCY = 8  # of interactions: the largest product of frequencies
 NUM_SHARP = 4  # columns that get high frequencies too, once it is known which matter
+TAILS = (1.0, 2.0, 3.0)  # standard deviations beyond which a column has a hinge
+FEWEST_BEYOND = 10  # rows of the sample beyond a hinge
+TAIL_FRACTION, INDEX_FRACTION = 0.03, 0.07  # of the signal that hinges of columns and of the index explain
+INDEX_QUANTILES = (0.05, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)  # of the index, where it has hinges
 SHARP_FRACTION = 0.1  # of the signal that sharp functions of these columns are expected to explain
 
 
@@ -43,19 +48,22 @@ class Relevance:
         Relevance of each column; the largest is 1.
     outer : array of shape (d, d), optional
         Average outer product of gradients, of trace 1. None if nothing is known yet.
+    index : array of shape (d,), optional
+        Weights of standardised values in the linear function that is closest to the predictor.
     """
 
     columns: Vector
     outer: Vector | None = None
+    index: Vector | None = None
 
     @classmethod
-    def of(cls, gradients: Vector) -> "Relevance":
+    def of(cls, gradients: Vector, index: Vector | None = None) -> "Relevance":
         """Compute the relevance of columns from gradients, shape (n, d)."""
         outer = gradients.T @ gradients / len(gradients)
         along, total = np.sqrt(np.diag(outer)), float(np.trace(outer))
         if not total > 0.0:
             return cls(np.ones(len(outer)))
-        return cls(LEAST_RELEVANT + (1 - LEAST_RELEVANT) * along / along.max(), outer / total)
+        return cls(LEAST_RELEVANT + (1 - LEAST_RELEVANT) * along / along.max(), outer / total, index)
 
 
 @dataclass(frozen=True)
@@ -80,7 +88,9 @@ class Families:
     interactions: bool = True
     pairs: int = 0
 
-    def make(self, scales: ColumnScales, sample: Vector, relevance: Relevance, *, seed: int) -> Dictionary:
+    def make(
+        self, scales: ColumnScales, sample: Vector, relevance: Relevance, *, seed: int, boldness: float = 1.0
+    ) -> Dictionary:
         """Make a dictionary for columns of this relevance.
 
         Parameters
@@ -93,6 +103,8 @@ class Families:
             What is known about the columns.
         seed : int
             Seed of the random numbers.
+        boldness : float
+            Factor of the fractions of the signal that nonlinear components are expected to explain.
         """
         rng = np.random.default_rng(seed)
         parts = [*self._list_linear(scales, sample), *self._list_curves(scales, relevance)]
@@ -100,7 +112,10 @@ class Families:
             parts += [*self._list_interactions(scales, relevance, rng), *self._list_projections(relevance, rng)]
         elif self.pairs and relevance.outer is not None and scales.num_columns > 1:
             parts += self._list_pairs(scales, relevance, rng)
-        return Dictionary.of(scales, parts, sample)
+        if self.interactions and relevance.outer is not None:
+            parts += self._list_hinges(scales, sample, relevance)
+        bold = (each if each.axes is not None else replace(each, fraction=boldness * each.fraction) for each in parts)
+        return Dictionary.of(scales, list(bold), sample)
 
     @staticmethod
     def _list_linear(scales: ColumnScales, sample: Vector) -> Iterator[Component]:
@@ -140,6 +155,23 @@ class Families:
         columns = np.where(_find_top(relevance.columns, allowed), relevance.columns, 0.0)
         yield _choose_products(scales, columns, rng, 2, self.width // 3, 0.1)
 
+    def _list_hinges(self, scales: ColumnScales, sample: Vector, relevance: Relevance) -> Iterator[Component]:
+        """Hinges in both tails of the columns that matter most, and along the index."""
+        z = scales.standardize(sample)
+        places = np.argsort(-relevance.columns, kind="stable")[: MOST_COLUMNS[2]]
+        column, sign, start = (np.ravel(each) for each in np.meshgrid(places, (1.0, -1.0), TAILS, indexing="ij"))
+        beyond = np.count_nonzero(sign * z[:, column] > start, axis=0)
+        column, sign, start = (each[beyond >= FEWEST_BEYOND] for each in (column, sign, start))
+        if len(column):
+            directions = np.zeros((len(column), z.shape[1]))
+            directions[np.arange(len(column)), column] = sign
+            yield _make_hinges("tails", TAIL_FRACTION, directions, -start, z, relevance.columns[column])
+        along = None if relevance.index is None else z @ relevance.index
+        if along is not None and along.std() > 0.0:
+            starts = np.unique(np.quantile(along, INDEX_QUANTILES)) / along.std()
+            directions = np.tile(relevance.index / along.std(), (len(starts), 1))
+            yield _make_hinges("bends of the index", INDEX_FRACTION, directions, -starts, z, np.ones(len(starts)))
+
     def _list_projections(self, relevance: Relevance, rng: np.random.Generator) -> Iterator[Component]:
         """Cosines of projections: isotropic, and along the gradients of a predictor."""
         d, number = len(relevance.columns), max(1, self.width // 7)
@@ -157,6 +189,16 @@ class Families:
             projections[:, where] = rng.normal(size=(number, d)) @ metric * scale
             phases = rng.uniform(0.0, 2 * math.pi, size=number)
             yield Component(name, 0.08, np.ones(number), projections=projections, phases=phases)
+
+
+def _make_hinges(
+    name: str, fraction: float, directions: Vector, phases: Vector, z: Vector, relevance: Vector
+) -> Component:
+    """Hinges of projections of standardised values. Those that few rows reach are not made as rare as they are."""
+    stds = np.maximum(z @ directions.T + phases, 0.0).std(axis=0)
+    projections = np.pad(directions, ((0, 0), (0, z.shape[1])))
+    gains = relevance / np.sqrt(np.maximum(stds, 1e-9))
+    return Component(name, fraction, gains, projections=projections, phases=phases, hinged=True)
 
 
 def _make_curves(

@@ -23,9 +23,11 @@ HIGHEST_FREQUENCY = 1000  # of a cosine in a file; higher ones are damage
 
 @dataclass(frozen=True)
 class Learned(Head):
-    r"""A weighted sum of linear terms, products of cosines of single columns, and cosines of projections.
+    r"""A weighted sum of linear terms, products of cosines of single columns, and waves and hinges of projections.
 
     .. math:: f = a_0 + a^\top z + \sum_k s_k \prod_{c \le 3} \cos(\pi k_c u_c) + \sum_k w_k \cos(p_k^\top (z, v) + b_k)
+
+    The last projections have hinges, :math:`\max(p_k^\top (z, v) + b_k, 0)`, in place of cosines.
 
     z are standardised values and u ranks of the public columns, and :math:`v = \sqrt{12}\,(u - 1/2)`. Which features
     there are is learned during the fit, from numbers that have been released
@@ -37,8 +39,8 @@ class Learned(Head):
     ----------
     width : int
         Approximate number of nonlinear features.
-    num_knots, num_products, num_projections : int
-        Sizes of a fitted model; 0 before.
+    num_knots, num_products, num_projections, num_hinges : int
+        Sizes of a fitted model; 0 before. Hinges are the last projections.
     """
 
     summary: ClassVar[str] = r"$f = a^\top z + \sum_k s_k \prod_c \cos \pi k_c u_c + \sum_k w_k \cos(p_k^\top z + b_k)$"
@@ -48,10 +50,11 @@ class Learned(Head):
     num_knots: int = field(default=0, repr=False)
     num_products: int = field(default=0, repr=False)
     num_projections: int = field(default=0, repr=False)
+    num_hinges: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
         positive_integer(width=self.width)
-        for size in (self.num_knots, self.num_products, self.num_projections):
+        for size in (self.num_knots, self.num_products, self.num_projections, self.num_hinges):
             if size:
                 positive_integer(size=size)
 
@@ -104,6 +107,7 @@ class Learned(Head):
             num_knots=scales.knots.shape[1],
             num_products=P,
             num_projections=len(dictionary.phases),
+            num_hinges=dictionary.num_hinges,
         )
         values = {
             "constant": np.array([constant - dictionary.means @ scaled]),
@@ -140,6 +144,7 @@ class Learned(Head):
             frequencies,
             given["projections"],
             given["phases"],
+            min(self.num_hinges, len(given["phases"])),
             np.zeros(number),
             np.ones(number),
             np.zeros(number, dtype=np.intp),

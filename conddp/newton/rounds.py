@@ -49,6 +49,8 @@ MOST_CELLS = 3e8  # of the directions of a round, which are kept in memory
 CELLS_IN_SINGLE = 2**22  # directions with more numbers are stored in float32
 MOST_SAMPLED = 20_000  # rows that features are scaled on
 MOST_GRADIENTS = 4_000  # rows whose gradients are averaged
+RIDGE = 0.01  # of the linear function that is closest to a predictor
+HALF_BOLD = 200.0  # mu times the number of records at which nonlinear features get a quarter of their usual variance
 SIGNAL = 0.6  # expected fraction of the variance of the labels that a function of the columns explains
 
 
@@ -78,6 +80,12 @@ class RoundsSetting:
     plan: NewtonPlan
     neighbouring: Neighbouring = Neighbouring.REPLACE
     weights: RowWeights | None = None
+
+    @property
+    def boldness(self) -> float:
+        """Factor of the prior variance of nonlinear features: curves that the noise would hide are not looked for."""
+        seen = self.mu * self.num_records
+        return (seen / (seen + HALF_BOLD)) ** 2
 
     @property
     def num_records(self) -> int:
@@ -194,7 +202,9 @@ class _Rounds:
         rounds = [steps[start : start + STEPS_PER_ROUND] for start in range(0, len(steps), STEPS_PER_ROUND)]
         signal = SIGNAL * state.scale.mean_square
         for number, fractions in enumerate(rounds):
-            dictionary = self.setting.families.make(self.scales, self.sample, relevance, seed=number)
+            dictionary = self.setting.families.make(
+                self.scales, self.sample, relevance, seed=number, boldness=self.setting.boldness
+            )
             overlap = Overlap.of(dictionary, self.X, self.measurements, self.weights)
             posterior = self._compute_posterior(overlap, signal, state)
             if not self.stopped:
@@ -235,8 +245,13 @@ class _Rounds:
 
     @use_one_blas_thread()
     def _learn_relevance(self, dictionary: Dictionary, weights: Vector) -> Relevance:
-        """Average the gradients of the predictor over a sample of the rows."""
-        return Relevance.of(dictionary.compute_gradients(_thin(self.sample, MOST_GRADIENTS), weights))
+        """Average the gradients of the predictor over a sample of the rows, and fit a linear function to it."""
+        rows = _thin(self.sample, MOST_GRADIENTS)
+        z, predicted = self.scales.standardize(rows), dictionary.predict(rows, weights)
+        z -= z.mean(axis=0)
+        gram = z.T @ z / len(z) + RIDGE * np.eye(z.shape[1])
+        index = np.linalg.solve(gram, z.T @ (predicted - predicted.mean()) / len(z))
+        return Relevance.of(dictionary.compute_gradients(rows, weights), index)
 
     def _measure(self, posterior: FunctionPosterior, state: RunState, fractions: list[float], ask: Ask) -> Overlap:
         """Measure along the directions of largest posterior variance, and add what was released."""
