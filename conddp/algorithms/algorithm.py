@@ -19,7 +19,7 @@ from conddp.errors import PrivacyError
 from conddp.features.stored_features import StoredFeatures
 from conddp.features.stored_reading import load_records
 from conddp.heads.checking import check_head
-from conddp.heads.head import Head, Linearity
+from conddp.heads.head import Circumstances, Head, Linearity
 from conddp.heads.linear import Linear
 from conddp.losses import Loss, Squared
 from conddp.models.result import FitResult
@@ -360,7 +360,8 @@ class Algorithm(ABC):
         name, cost, head, loss = type(self).__name__, self.cost(budget), head or Linear(), loss or Squared()
         if isinstance(records.public, StoredFeatures) and head.bins is not None:
             records = load_records(records)  # the head looks at all bins
-        schema, head = records.schema, head.settle(records.public)
+        schema = records.schema
+        head, reason = head.settle(records.public, self.describe(records, budget, fit_intercept=fit_intercept))
         self.check(schema, head, neighbouring, loss)
         if head.linear_in is Linearity.LEARNED and not fit_intercept:
             raise ValueError(f"head={head} always has an intercept, got fit_intercept=False. Use the head 'linear'.")
@@ -391,6 +392,19 @@ class Algorithm(ABC):
             table,
             unit_digest,
             settings,
+            f"The head {head} was chosen because {reason}." if reason else "",
+        )
+
+    def describe(self, records: Records, budget: PrivacyBudget, *, fit_intercept: bool) -> Circumstances:
+        """Return what a head may know before it is settled; all of it is public."""
+        return Circumstances(
+            budget.epsilon,
+            budget.delta,
+            records.num_records if records.units is None else records.units.num_units,
+            len(records.schema.private),
+            fit_intercept,
+            self.learns_features,
+            not isinstance(records.public, StoredFeatures),
         )
 
     def _check_result(self, task: Task, result: FitResult) -> FitResult:

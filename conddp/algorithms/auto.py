@@ -142,7 +142,7 @@ class Auto(Algorithm):
             task.public.check_dense()
         sentence = f"{name} was chosen because {choice.reason}; no private value took part in the choice."
         task.note_free("choice of algorithm", sentence)
-        return choice, replace(task, name=name, choice=sentence)
+        return choice, replace(task, name=name, choice=" ".join(filter(None, (task.choice, sentence))))
 
     def choose(
         self,

@@ -37,6 +37,8 @@ class Prepared:
         Records of the fit, arranged.
     settings : list of bytes
         Everything but the records that makes the fit this fit.
+    head_choice : str
+        Sentence that explains why this head is fitted, if the library chose it.
     random_source : RandomSource
         Source of random numbers, before it is bound to the fit.
     name, schema, budget, cost, head, loss, neighbouring, fit_intercept, ledger, table, unit_digest
@@ -57,6 +59,7 @@ class Prepared:
     table: Fingerprint | None
     unit_digest: str
     settings: list[bytes]
+    head_choice: str = ""
 
     def make_task(
         self,
@@ -112,6 +115,7 @@ class Prepared:
             locked,
             curator,
             callback,
+            choice=self.head_choice,
             table=self.table,
             checkpoint=saved,
             units=records.units,

@@ -181,7 +181,9 @@ class FitRequest:
         ledger, neighbouring = self.ledger, self.neighbouring
         assert ledger is not None
         used, number, algorithm = outputs[0].arrange(), len(outputs), self._algorithm
-        head = self._head.settle(used.public)
+        head, _ = self._head.settle(
+            used.public, algorithm.describe(used, guess_part(self.budget, number), fit_intercept=bool(self.fit_intercept))
+        )
         for each in outputs:
             algorithm.check(each.schema, head, neighbouring)
         if used.weights is not None:

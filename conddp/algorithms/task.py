@@ -75,7 +75,7 @@ class Task:
     callback : callable, optional
         Progress callback of the user.
     choice : str
-        Sentence that explains why this algorithm was used, if the library chose it.
+        Sentences that explain why this head and this algorithm are used, if the library chose them.
     table : Fingerprint, optional
         Fingerprint of the public columns, for a ledger that is kept in a file.
     checkpoint : Checkpoint, optional

@@ -13,7 +13,7 @@ from conddp._validate import one_of, positive, positive_integer
 from conddp.data.parts import PublicFeatures
 from conddp.errors import SchemaError
 from conddp.features.code_spectrum import compute_spectral_table
-from conddp.heads.head import HEADS, Array, DescentDefaults, Head, Inputs, Layout, Trace, Weights
+from conddp.heads.head import HEADS, Array, Circumstances, DescentDefaults, Head, Inputs, Layout, Trace, Weights
 from conddp.heads.kernels import (
     activate,
     add_by_code,
@@ -184,7 +184,7 @@ class Embeddings(Head):
         """Number of bins that levels of categories are hashed into."""
         return self.num_bins
 
-    def settle(self, public_features: PublicFeatures) -> "Embeddings":
+    def settle(self, public_features: PublicFeatures, circumstances: Circumstances) -> "tuple[Embeddings, str]":
         """Return this head with the number of its categories, after a check of their bins.
 
         Raises
@@ -213,7 +213,7 @@ class Embeddings(Head):
                 f"the first {settled.num_codes} public columns must hold bins, integers from 0 to {self.num_bins - 1}. "
                 "Hash the categories into as many bins, or pass a table in which they are text or categories."
             )
-        return settled
+        return settled, ""
 
     def layout(self, num_public: int, num_private: int) -> Layout:
         """Return a layout with the table, the first layer by kind of input, then weights and biases of further layers.

@@ -36,7 +36,17 @@ from conddp.features.scaled_rows import ScaledRows
 from conddp.heads.fused import ClippedRecords, FusedSum
 from conddp.registry import Registry
 
-__all__ = ["HEADS", "DescentDefaults", "Head", "Inputs", "Layout", "Linearity", "OptimizerName", "Trace"]
+__all__ = [
+    "HEADS",
+    "Circumstances",
+    "DescentDefaults",
+    "Head",
+    "Inputs",
+    "Layout",
+    "Linearity",
+    "OptimizerName",
+    "Trace",
+]
 
 Array = Any  # a NumPy array or a torch tensor
 Weights = Mapping[str, Array]
@@ -172,6 +182,35 @@ class Linearity(Enum):
 
 
 @dataclass(frozen=True)
+class Circumstances:
+    """What is known about a fit before it begins, besides its public columns. All of it is public.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Privacy budget of the fit.
+    num_protected : int
+        Number of units, or of records if each is protected on its own.
+    num_private : int
+        Number of private columns.
+    fit_intercept : bool
+        Whether the model has an intercept.
+    learns_features : bool
+        Whether the algorithm can fit heads that learn their features.
+    in_memory : bool
+        Whether all records are in memory.
+    """
+
+    epsilon: float
+    delta: float
+    num_protected: int
+    num_private: int = 0
+    fit_intercept: bool = True
+    learns_features: bool = True
+    in_memory: bool = True
+
+
+@dataclass(frozen=True)
 class DescentDefaults:
     """Default settings of noisy gradient descent for a head.
 
@@ -214,13 +253,20 @@ class Head(ABC):
         """Number of bins that levels of categories are hashed into; None if they become indicators."""
         return None
 
-    def settle(self, public_features: PublicFeatures) -> "Head":
-        """Return this head with settings that depend on public columns.
+    def settle(self, public_features: PublicFeatures, circumstances: Circumstances) -> "tuple[Head, str]":
+        """Return this head with settings that depend on public columns; another one if this only stands for a choice.
 
         Privacy
-            Reads public columns only: no cost.
+            Reads public columns and the public circumstances only: no cost.
+
+        Returns
+        -------
+        head : Head
+            Head to fit.
+        reason : str
+            Why it was chosen, as a clause that continues a sentence after "because"; empty if the user chose it.
         """
-        return self
+        return self, ""
 
     @abstractmethod
     def layout(self, num_public: int, num_private: int) -> Layout:

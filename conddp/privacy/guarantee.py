@@ -34,7 +34,7 @@ class Guarantee:
     seeded : bool
         Whether the caller chose the seed of the noise.
     choice : str
-        Sentence that explains why this algorithm was used, if the library chose it.
+        Sentences that explain why this head and this algorithm were used, if the library chose them.
     unit : str
         Name of the column whose equal values belong to one unit, such as a person. Empty if the guarantee is for single
         records.
