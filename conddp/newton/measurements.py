@@ -23,6 +23,8 @@ from conddp.data.passes import run_pass
 from conddp.data.threads import use_one_blas_thread
 from conddp.features.dictionary import Dictionary
 from conddp.newton.component_variances import estimate_variances
+from conddp.newton.schedule import allot_weights
+from conddp.newton.top_eigenvectors import find_top_eigenvectors
 
 __all__ = ["FunctionPosterior", "Measurements", "Overlap"]
 
@@ -207,29 +209,44 @@ class FunctionPosterior:
     def find_directions(self, *, at_most: int, least: float) -> tuple[Vector, Vector]:
         """Find the orthonormal directions of largest posterior variance.
 
+        Parameters
+        ----------
+        at_most : int
+            Largest number of directions.
+        least : float
+            Variance of the noise of a release along one direction alone. Directions of less variance are left out, and
+            those that get no weight even so (:func:`~conddp.newton.schedule.allot_weights`), but for the first.
+
         Returns
         -------
         matrix : array of shape (M, k)
             Matrix that converts features to directions.
         variances : array of shape (k,)
-            Posterior variances of the function along the directions, all above ``least``, but for the first.
+            Posterior variances of the function along the directions, in decreasing order.
         """
-        from scipy.linalg import cholesky, eigh, solve_triangular
+        from scipy.linalg import cholesky, lapack, solve_triangular
 
         overlap = self.overlap
         stds = np.sqrt(np.maximum(self.variances, LEAST_CURIOSITY * self.guesses)[overlap.dictionary.component])
         gram = overlap.gram * np.outer(stds, stds)
         size = len(gram)
-        root = cholesky(gram + JITTER * max(np.trace(gram), 1e-300) * np.eye(size))  # gram = root' root
-        unknown = root @ root.T
+        if not size:
+            return np.empty((0, 0)), np.empty(0)
+        gram.flat[:: size + 1] += JITTER * max(np.trace(gram), 1e-300)
+        root = cholesky(gram, lower=True, overwrite_a=True)  # gram = root root'
+        unknown, _ = lapack.dlauum(root, lower=1)  # root' root; below the diagonal only
         if len(overlap.along):
             along = overlap.along * stds
             covariance = self.noise + along @ along.T
-            known = solve_triangular(cholesky(covariance, lower=True), along, lower=True) @ root.T
+            known = solve_triangular(cholesky(covariance, lower=True), along, lower=True) @ root
             unknown -= known.T @ known
-        first = max(0, size - at_most)
-        variances, vectors = eigh(unknown, subset_by_index=[first, size - 1])
-        number = max(1, int(np.count_nonzero(variances > least)))
-        variances, vectors = variances[::-1][:number], vectors[:, ::-1][:, :number]
-        matrix = solve_triangular(root, vectors) * stds[:, None]
+
+        def count(variances: Vector) -> int:
+            above = variances[variances > least][:at_most]
+            return (
+                int(np.count_nonzero(allot_weights(above, least))) if least > 0 and len(above) else max(1, len(above))
+            )
+
+        variances, vectors = find_top_eigenvectors(unknown, count)
+        matrix = solve_triangular(root, vectors, lower=True, trans=1) * stds[:, None]
         return matrix, np.maximum(variances, 0.0)
