@@ -1,7 +1,10 @@
 """The largest eigenvalues and their vectors, against NumPy's decomposition."""
 
+from typing import Any
+
 import numpy as np
 import pytest
+import scipy.linalg
 
 from conddp.newton.top_eigenvectors import find_top_eigenvectors
 
@@ -31,6 +34,21 @@ def test_the_number_may_depend_on_all_eigenvalues() -> None:
 
     values, _ = find_top_eigenvectors(np.diag([1.0, 2.0, 4.0, 3.0]), count)
     assert seen == [[4.0, 3.0, 2.0, 1.0]] and values.round(12).tolist() == [4.0, 3.0, 2.0]
+
+
+def test_the_slower_way_is_taken_if_the_fast_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    factor = np.random.default_rng(0).normal(size=(30, 5))
+    expected = find_top_eigenvectors(factor @ factor.T, lambda _: 4)
+    find: Any = scipy.linalg.eigh_tridiagonal
+
+    def fail(*args: Any, lapack_driver: str = "auto", **kwargs: Any) -> Any:
+        if lapack_driver == "stemr":
+            raise np.linalg.LinAlgError("did not converge")
+        return find(*args, lapack_driver=lapack_driver, **kwargs)
+
+    monkeypatch.setattr(scipy.linalg, "eigh_tridiagonal", fail)
+    for one, other in zip(find_top_eigenvectors(factor @ factor.T, lambda _: 4), expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-11)
 
 
 def test_equal_eigenvalues_have_orthonormal_vectors_of_known_sign() -> None:

@@ -1,6 +1,7 @@
 """Eigenvectors of the largest eigenvalues of a symmetric matrix, as many as the eigenvalues call for."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,8 @@ def find_top_eigenvectors(matrix: Vector, count: Callable[[Vector], int]) -> tup
     matrix : array of shape (m, m)
         Symmetric matrix, of which only the lower triangle is read. It is overwritten if it is in column-major order.
     count : callable
-        Called with all eigenvalues in decreasing order; returns the number of eigenvectors, at least one.
+        Called with all eigenvalues in decreasing order; returns the number of eigenvectors, at least one. Not
+        called for a matrix without rows.
 
     Returns
     -------
@@ -39,6 +41,8 @@ def find_top_eigenvectors(matrix: Vector, count: Callable[[Vector], int]) -> tup
     from scipy.linalg import eigh, eigh_tridiagonal, lapack
 
     size = len(matrix)
+    if not size:
+        return np.empty(0), np.empty((0, 0))
     if size < 3:  # nothing to reduce
         found, vectors = eigh(matrix)
         number = count(found[::-1])
@@ -49,9 +53,7 @@ def find_top_eigenvectors(matrix: Vector, count: Callable[[Vector], int]) -> tup
         raise np.linalg.LinAlgError(f"LAPACK's sytrd failed with info={info}.")
     values = np.asarray(eigh_tridiagonal(diagonal, beside, eigvals_only=True)[::-1], dtype=np.float64)
     number = count(values)
-    chosen = (size - number, size - 1)
-    _, turned = eigh_tridiagonal(diagonal, beside, select="i", select_range=chosen, lapack_driver="stemr")
-    vectors = np.array(turned, dtype=np.float64)
+    vectors = _find_vectors(diagonal, beside, number)
     # The first reflection leaves the first coordinate alone, so that they act on the others as those of a QR.
     reflections, rest = np.asfortranarray(reduced[1:, :-1]), np.asfortranarray(vectors[1:])
     length = int(lapack.dormqr("L", "N", reflections, factors, rest, -1)[1][0])
@@ -59,6 +61,20 @@ def find_top_eigenvectors(matrix: Vector, count: Callable[[Vector], int]) -> tup
     if info:
         raise np.linalg.LinAlgError(f"LAPACK's ormqr failed with info={info}.")
     return values[:number], _fix_signs(vectors[:, ::-1])
+
+
+def _find_vectors(diagonal: Vector, beside: Vector, number: int) -> Vector:
+    """Eigenvectors of the largest eigenvalues of a tridiagonal matrix, in increasing order of eigenvalues."""
+    from scipy.linalg import eigh_tridiagonal
+
+    find = partial(
+        eigh_tridiagonal, diagonal, beside, select="i", select_range=(len(diagonal) - number, len(diagonal) - 1)
+    )
+    try:
+        _, vectors = find(lapack_driver="stemr")
+    except np.linalg.LinAlgError:  # it is the fastest, but may fail if many eigenvalues are almost zero
+        _, vectors = find(lapack_driver="stebz")
+    return np.array(vectors, dtype=np.float64)
 
 
 def _fix_signs(vectors: Vector) -> Vector:
