@@ -141,6 +141,7 @@ def fit_file(
     seed: int | None = None,
     checkpoint: Path | None = None,
     show_step: Callable[[int, int], None] | None = None,
+    show_work: Callable[[float, int, str], None] | None = None,
     num_workers: int | None = None,
     cluster: str | None = None,
     scratch: Path | None = None,
@@ -178,6 +179,8 @@ def fit_file(
         interrupted fit goes on at no further cost.
     show_step : callable, optional
         Called with the number of noisy steps done and their total number. It sees nothing that is released.
+    show_work : callable, optional
+        Called during long computations between steps, as in :class:`~conddp.training.loop.StepCounter`.
     num_workers, cluster
         Where passes over a table that is read block by block run, as in :func:`~conddp.execution.open_executor`. By
         default on the executor that :func:`~conddp.data.passes.use_executor` has set, or else on one process per core.
@@ -207,7 +210,7 @@ def fit_file(
         design = Design.of(records.arrange().public.keep_moments())
         result = request.run(
             records,
-            callback=None if show_step is None else StepCounter(show_step),
+            callback=None if show_step is None else StepCounter(show_step, show_work),
             deliver=lambda result: save_model(out, replace(result, design=design, encoding=encoding)),
         )
     ranks = get_ranks()

@@ -1,6 +1,7 @@
 """Heads whose features are learned during the fit."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,20 @@ from numpy.typing import NDArray
 from conddp import CondNewton, PrivacyBudget, PrivateRegressor
 from conddp.algorithms import DPSGD, CondDP, RROnBins
 from conddp.bounds import Bounds
+from conddp.data import memory
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
 from conddp.data.records import Records
 from conddp.data.units import Units
 from conddp.errors import PrivacyError, SchemaError
+from conddp.features.column_scales import ColumnScales
+from conddp.features.feature_families import Relevance
 from conddp.heads import Additive, Head, Learned, Linear
 from conddp.models.saving import load_model
-from conddp.newton.rounds import STEPS_PER_ROUND
+from conddp.newton.rounds import STEPS_PER_ROUND, WORK, count_directions, estimate_memory
 from conddp.newton.schedule import NewtonPlan
+from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.randomness import RandomSource
-from conddp.training.loop import Progress
+from conddp.training.loop import Progress, StepCounter
 from tests.contracts import LEARNED_HEADS
 
 Vector = NDArray[np.float64]
@@ -238,11 +243,77 @@ def test_what_cannot_be_fitted_is_refused_before_anything_is_spent() -> None:
     wide = Records(PublicFeatures(np.zeros((3, 2001))), None, Labels(np.zeros(3), BOUNDS))
     with pytest.raises(SchemaError, match="up to 2,000 public columns, got 2,001"):
         CondNewton().fit(wide, USUAL, head=Learned())
+    with pytest.raises(SchemaError, match=r"up to 12,000, and 2,000 columns with Learned\(width=9000\) make up to 2"):
+        records = Records(PublicFeatures(np.zeros((3, 2000))), None, Labels(np.zeros(3), BOUNDS))
+        CondNewton().fit(records, USUAL, head=Learned(width=9000))
     large = Records(PublicFeatures(np.array([[1e200], [0.0]])), None, Labels(np.zeros(2), BOUNDS))
     with pytest.raises(SchemaError, match="too large to be squared"):
         CondNewton().fit(large, USUAL, head=Learned())
     with pytest.raises(NotImplementedError, match="fitted by CondNewton, not by gradients"):
         Learned().initialize(Learned().layout(3, 0), np.random.default_rng(0))
+
+
+def test_a_fit_that_does_not_fit_into_memory_is_refused_before_anything_is_spent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal: 1000000 kB\nMemFree: 1 kB\nMemAvailable: 100000 kB\n")
+    monkeypatch.setattr(memory, "SYSTEM", meminfo)
+    ledger = PrivacyLedger(PrivacyBudget(2.0, 1e-6))
+    with pytest.raises(SchemaError, match=r"50 records takes about 0\.\d GB .* and 0.1 GB are available"):
+        CondNewton().fit(make_records(50), USUAL, head=Learned(), ledger=ledger)
+    assert ledger.spent.epsilon == 0
+    (tmp_path / "memory.max").write_text("50000000\n")
+    (tmp_path / "memory.current").write_text("20000000\n")
+    monkeypatch.setattr(memory, "GROUP", tmp_path)
+    assert memory.find_available_memory() == 30e6
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory.find_available_memory() == 100_000 * 1024
+    monkeypatch.setattr(memory, "SYSTEM", tmp_path / "nothing")
+    assert memory.find_available_memory() == math.inf
+
+
+def test_directions_of_many_records_are_bounded_by_memory() -> None:
+    for n in (1, 3, 100, 2_000, 200_000, 600_000, 1_000_000, 50_000_000):
+        for num_rounds in (1, 3, 6):
+            at_most, kept = count_directions(n, num_rounds)
+            assert 1 <= at_most <= 500 and kept <= 800 and (kept >= 1) == (num_rounds > 1)
+            assert n * (at_most + kept) <= 9e8 or n > 3e8
+    assert estimate_memory(1_000_000, 1_549, 3) < 4.2e9
+
+
+@pytest.mark.parametrize("d", [1, 2, 14, 300])
+@pytest.mark.parametrize("width", [1, 30, 1000, 4000])
+@pytest.mark.parametrize("head", [Learned(), Additive(), Additive(pairs=0)], ids=repr)
+def test_dictionaries_are_not_larger_than_announced(head: Learned, width: int, d: int) -> None:
+    families = replace(head, width=width).make_families()
+    rows = np.random.default_rng(0).normal(size=(60, d))
+    gradients = np.random.default_rng(1).normal(size=(50, d))
+    for relevance in (Relevance(np.ones(d)), Relevance.of(gradients)):
+        made = families.make(ColumnScales.of(PublicFeatures(rows)), rows, relevance, seed=0)
+        assert made.num_features <= families.count_most(d)
+
+
+def test_more_features_than_records_are_no_problem() -> None:
+    records = make_records(300)
+    result = CondNewton().fit(records, PLENTY, head=Learned(width=2000), random_source=RandomSource.of(0))
+    assert result.settings["num_features"] > 1000
+    assert np.isfinite(result.model.predict(records.public)).all()
+
+
+def test_a_counter_sees_what_is_computed_between_steps_and_changes_nothing() -> None:
+    steps: list[tuple[int, int]] = []
+    work: list[tuple[float, int, str]] = []
+    counter = StepCounter(lambda *seen: steps.append(seen), lambda *seen: work.append(seen))
+    records, source = make_records(300), RandomSource.of(0)
+    counted = CondNewton().fit(records, USUAL, head=Learned(width=30), random_source=source, callback=counter)
+    plain = CondNewton().fit(records, USUAL, head=Learned(width=30), random_source=RandomSource.of(0))
+    assert np.array_equal(counted.model.parameters, plain.model.parameters)
+    assert steps == [(step, 14) for step in range(1, 15)]
+    done = [each[0] for each in work]
+    assert done == sorted(done) and 2 <= done[0] and done[-1] < 11
+    assert {int(each) for each in done} == {2, 6, 10}  # before every round
+    assert {each[1] for each in work} == {14} and {each[2] for each in work} == set(WORK)
 
 
 def test_curves_of_an_additive_model_add_up_to_its_predictions() -> None:

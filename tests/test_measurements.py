@@ -10,8 +10,10 @@ from conddp.data.parts import PublicFeatures
 from conddp.features.column_scales import ColumnScales
 from conddp.features.dictionary import Dictionary
 from conddp.features.feature_families import Families, Relevance
+from conddp.newton import measurements as measurements_module
 from conddp.newton.component_variances import COMMON_STD, OWN_STD, estimate_variances
 from conddp.newton.measurements import JITTER, FunctionPosterior, Measurements, Overlap
+from conddp.newton.schedule import allot_weights
 
 Vector = NDArray[np.float64]
 
@@ -36,7 +38,7 @@ def measure(rows: Vector, dictionary: Dictionary, weights: Vector | None = None)
     label = np.sin(rows[:, 0]) * rows[:, 1] + 0.1 * rng.normal(size=N)
     total = N if weights is None else weights.sum()
     averaged = np.eye(N) / total if weights is None else np.diag(weights) / total
-    measurements, raw = Measurements(np.empty((N, 0))), []
+    measurements, raw = Measurements(np.empty((N, 30))), []
     for number in (7, 12):
         mixed = np.tanh(rows @ rng.normal(size=(3, number)) + rng.normal(size=number))
         root = np.linalg.cholesky(mixed.T @ averaged @ mixed)
@@ -53,16 +55,73 @@ def test_products_are_those_of_all_rows(rows: Vector, dictionary: Dictionary, we
     weights = np.random.default_rng(2).uniform(0.1, 1, size=N) if weighted else None
     measurements, overlap, _ = measure(rows, dictionary, weights)
     averaged = np.full(N, 1 / N) if weights is None else weights / weights.sum()
-    features, directions = dictionary.evaluate(rows).astype(float), measurements.rows
+    features, directions = overlap.dictionary.evaluate(rows).astype(float), measurements.rows
+    np.testing.assert_allclose(features @ averaged, 0, atol=1e-6)
     np.testing.assert_allclose(overlap.gram, features * averaged @ features.T, atol=1e-5)
     np.testing.assert_allclose(overlap.along, (directions.T * averaged) @ features.T, atol=1e-5)
     np.testing.assert_allclose((directions.T * averaged) @ directions, np.eye(19), atol=1e-9)
 
 
+@pytest.mark.parametrize("room", [30, 11])
+def test_directions_are_combined_in_place_as_the_formula_says(
+    rows: Vector, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    monkeypatch.setattr(measurements_module, "ROWS_AT_ONCE", 64)
+    rng = np.random.default_rng(4)
+    old, new = (np.linalg.qr(np.tanh(rows @ rng.normal(size=(3, k)) + rng.normal(size=k)))[0] for k in (7, 9))
+    old, new = old * np.sqrt(N), new * np.sqrt(N)
+    values, variance = rng.normal(size=16), rng.uniform(0.1, 1.0, size=16)
+    buffer = np.empty((N, room))
+    first, _ = Measurements(buffer).add(old, np.empty((0, 7)), values[:7], variance[:7])
+    kept = first.rows.copy()
+    stored, along = np.column_stack([np.ones(N), new, np.zeros(N)]), kept.T @ new / N
+    both, matrix = first.add(stored, along, values[7:], variance[7:], places=1 + np.arange(9))
+    assert both.rows.shape == (N, min(room, 16)) and np.shares_memory(both.rows, buffer)
+    np.testing.assert_allclose(both.rows, np.hstack([kept, new]) @ matrix, atol=1e-10)
+    np.testing.assert_allclose(both.rows.T @ both.rows / N, np.eye(min(room, 16)), atol=1e-9)
+    V, precision = np.hstack([old, new]), np.diag(1 / variance)
+    information = V @ precision @ V.T / N**2  # of the labels
+    known = np.sort(np.linalg.eigvalsh(information))[::-1][: len(both.values)] * N
+    np.testing.assert_allclose(1 / both.noise_variance, known, rtol=1e-9)
+    if room == 30:
+        expected = V @ precision @ values / N
+        np.testing.assert_allclose(both.rows @ (both.values / both.noise_variance) / N, expected, atol=1e-9)
+    without, same = first.leave_rows().add(stored, along, values[7:], variance[7:], places=1 + np.arange(9))
+    assert without.buffer.size == 0
+    np.testing.assert_allclose(without.values[: len(both.values)], both.values, atol=1e-9)
+    np.testing.assert_allclose(same[:, : matrix.shape[1]], matrix, atol=1e-9)
+
+
+def test_products_do_not_depend_on_threads_and_little_on_blocks(
+    rows: Vector, dictionary: Dictionary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("conddp.data.passes.CELLS_FOR_THREADS", 1)
+    monkeypatch.setattr(measurements_module, "FEATURES_AT_ONCE", 16)
+    monkeypatch.setattr(measurements_module, "ROWS_IN_CACHE", 32)
+    found = []
+    for number, size in ((1, 100), (3, 100), (2, 37)):
+        monkeypatch.setattr("conddp.data.threads.count_threads", lambda number=number: number)
+        monkeypatch.setattr(measurements_module, "ROWS_AT_ONCE", size)
+        measurements, overlap, _ = measure(rows, dictionary, np.linspace(0.5, 1.0, N))
+        found.append((overlap.gram, overlap.along, overlap.dictionary.means, measurements.rows))
+    for one, same, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, same)
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_the_fraction_of_rows_that_are_read_is_shown(
+    rows: Vector, dictionary: Dictionary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measurements_module, "ROWS_AT_ONCE", 100)
+    seen: list[float] = []
+    Overlap.of(dictionary, rows, Measurements(np.empty((N, 0))), None, watch=seen.append)
+    assert seen == [0.4, 0.8, 1.0]
+
+
 def test_the_posterior_mean_is_that_of_the_gaussian_process(rows: Vector, dictionary: Dictionary) -> None:
     measurements, overlap, raw = measure(rows, dictionary)
     posterior = FunctionPosterior.of(overlap, measurements, signal_variance=0.5, sampling_variance=0.02 / N)
-    features, A = dictionary.evaluate(rows).astype(float), np.hstack([each[0] for each in raw]).T / N
+    features, A = overlap.dictionary.evaluate(rows).astype(float), np.hstack([each[0] for each in raw]).T / N
     values, variance = (np.concatenate([each[place] for each in raw]) for place in (1, 2))
     kernel = (features.T * posterior.variances[dictionary.component]) @ features
     covariance = A @ (kernel + 0.02 * np.eye(N)) @ A.T + np.diag(variance)
@@ -91,9 +150,11 @@ def test_directions_are_orthonormal_and_have_the_largest_posterior_variance(
 def test_directions_that_are_not_worth_asking_for_are_left_out(rows: Vector, dictionary: Dictionary) -> None:
     measurements, overlap, _ = measure(rows, dictionary)
     posterior = FunctionPosterior.of(overlap, measurements, signal_variance=0.5, sampling_variance=0.02 / N)
-    _, variances = posterior.find_directions(at_most=30, least=0.0)
-    _, some = posterior.find_directions(at_most=30, least=float(variances[4]))
-    assert len(some) == 4
+    every, variances = posterior.find_directions(at_most=30, least=0.0)
+    some, known = posterior.find_directions(at_most=30, least=float(variances[4]))
+    number = np.count_nonzero(allot_weights(variances[:4], float(variances[4])))
+    assert 1 <= len(known) == number <= 4
+    np.testing.assert_allclose(some, every[:, :number], atol=1e-6 * np.abs(every).max())
     assert len(posterior.find_directions(at_most=30, least=np.inf)[1]) == 1
 
 

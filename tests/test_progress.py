@@ -2,6 +2,8 @@
 
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +75,36 @@ def test_without_a_terminal_a_line_appears_now_and_then(
     assert lines[0] == "fitting" and lines[-1] == "fitting: 3 of 9, 8 s left"
     time.sleep(0.25)
     assert capsys.readouterr().err == ""  # it ends with the block
+
+
+def test_lines_say_what_is_done_between_steps(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "LINE_EVERY", 0.1)
+    with terminal.show_progress("fitting") as advance:
+        advance(2.6, 9, doing="choosing features")
+        time.sleep(0.25)
+    assert capsys.readouterr().err.splitlines()[-1] == "fitting, choosing features: 2 of 9"
+
+
+def test_the_bar_of_a_learned_fit_moves_between_steps(
+    table: Path, schema: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[float, int, str]] = []
+
+    @contextmanager
+    def record(title: str, *, after: float = 0.0) -> Iterator[object]:
+        yield lambda done, total, left=math.nan, doing="": seen.append((done, total, doing))
+
+    monkeypatch.setattr("conddp.cli.fitting.show_progress", record)
+    arguments = ["fit", str(table), "--schema", str(schema), "--out", str(tmp_path / "m"), "--head", "additive"]
+    result = CliRunner().invoke(cli.app, arguments)
+    assert result.exit_code == 0, result.output
+    (total,) = {each[1] for each in seen}  # known from the start
+    done = [each[0] for each in seen]
+    assert done == sorted(done) and set(range(1, total + 1)) <= set(done)
+    assert any(between != int(between) for between in done)
+    assert {each[2] for each in seen} >= {"", "choosing features", "computing directions"}
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(0.0, False), (0.6, True)])

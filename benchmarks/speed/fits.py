@@ -70,11 +70,18 @@ def compare_sparse(scope: Scope, n: int, d: int) -> Measured:
 
 
 def compare_fits(
-    scope: Scope, entries: dict[str, Entry], n: int, d: int, *, write: Callable[..., None], kind: Kind | None = None
+    scope: Scope,
+    entries: dict[str, Entry],
+    n: int,
+    d: int,
+    *,
+    write: Callable[..., None],
+    kind: Kind | None = None,
+    turns: int | None = None,
 ) -> Measured:
     """Take turns on one table, which is written to a temporary folder."""
     cells = n * d
-    turns = scope.pick(9 if cells <= 2e6 else 5 if cells <= 2e7 else 3, 2, 1)
+    turns = turns or scope.pick(9 if cells <= 2e6 else 5 if cells <= 2e7 else 3, 2, 1)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="conddp-speed-")))
         check_memory(4 * 8 * n * d if write is write_table else 0)

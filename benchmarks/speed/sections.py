@@ -46,7 +46,7 @@ SECTIONS = {
     "configurations": Section("Many configurations at once", "configurations"),
     "fits": Section("Default fits", "fits", threads=(1, 2), environments=("diffprivlib",)),
     "sparse-fits": Section("Default fits on sparse columns", "fits", function="list_sparse_works", threads=(2,)),
-    "heads": Section("Nonlinear heads", "heads", environments=("interpret",)),
+    "heads": Section("Nonlinear heads", "heads", threads=(1, 2), environments=("interpret",)),
     "planning": Section("Plans", "planning"),
     "accounting": Section("Accounting", "accounting"),
     "start": Section("Imports and the command line", "start"),

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from conddp.algorithms.private_directions import MOMENT_FRACTION, add_private_columns
 from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
+from conddp.data.memory import find_available_memory
 from conddp.data.parts import PublicFeatures
 from conddp.data.records import Records
 from conddp.data.scaling import scale_bounds
@@ -18,19 +19,21 @@ from conddp.errors import SchemaError
 from conddp.features.whitening import WhitenedRows
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.result import FitResult
-from conddp.newton.rounds import RoundsResult, RoundsSetting, run_rounds
+from conddp.newton.rounds import STEPS_PER_ROUND, RoundsResult, RoundsSetting, estimate_memory, run_rounds
 from conddp.newton.run import run_newton
 from conddp.newton.schedule import NewtonPlan
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.events import make_gaussian_event
-from conddp.training.loop import Callback, Progress
+from conddp.training.loop import Callback, Progress, StepCounter
 
 __all__ = ["fit_learned"]
 
 Vector = NDArray[np.float64]
 
 MOST_COLUMNS = 2000  # public columns, levels of categories included
+MOST_FEATURES = 12_000  # of a dictionary, whose Gram matrix is kept in memory: 1.2 GB
 PUBLIC_FRACTION = 0.5  # of the budget for a function of public columns alone, if there are private ones
+BEFORE_STEP = 0.9  # of the time of a step that follows long computations: how much they take
 NUM_WATCHED = 1000  # public rows on which predictions of iterates are compared
 
 
@@ -57,6 +60,7 @@ def fit_learned(task: Task, plan: NewtonPlan) -> FitResult:
         task.public, task.head.make_families(), mu * math.sqrt(fraction), plan, task.neighbouring, weights
     )
     num_releases = len(plan.divide_budget(setting.num_records))
+    _check_size(task, setting, num_steps=num_releases - 2)
     settings: dict[str, Any] = {
         **asdict(plan),
         "num_steps": num_releases - 2,
@@ -80,6 +84,7 @@ def fit_learned(task: Task, plan: NewtonPlan) -> FitResult:
         curator=task.curator,
         loss=task.loss,
         callback=watch,
+        watch_work=watch.show_work,
         num_watched=NUM_WATCHED,
     )
     settings |= {"num_directions": list(rounds.num_directions), "num_features": rounds.dictionary.num_features}
@@ -92,6 +97,25 @@ def fit_learned(task: Task, plan: NewtonPlan) -> FitResult:
     # Standard deviations of predictions due to each component, in the units of the label.
     settings["components"] = {name: width * math.sqrt(max(0.0, each)) for name, each in rounds.components.items()}
     return task.finish(model, settings, diagnostics=_diagnose(width, rounds))
+
+
+def _check_size(task: Task, setting: RoundsSetting, *, num_steps: int) -> None:
+    """Refuse dictionaries that are too large, and fits that do not fit into memory, before anything is spent."""
+    n, d = len(task.public), len(task.public.names)
+    number = setting.families.count_most(d)
+    if number > MOST_FEATURES:
+        raise SchemaError(
+            f"features are chosen from dictionaries of up to {MOST_FEATURES:,}, and {d:,} columns with "
+            f"{task.head!r} make up to {number:,}. Choose a smaller width, or leave columns out."
+        )
+    num_rounds = -(-num_steps // STEPS_PER_ROUND)
+    needed = estimate_memory(n, number, num_rounds, weighted=setting.weights is not None)
+    available = find_available_memory()
+    if needed > available:
+        raise SchemaError(
+            f"learning features from {n:,} records takes about {needed / 1e9:.1f} GB of memory beside the table, and "
+            f"{available / 1e9:.1f} GB are available. Free some, use the head 'linear', or fit a sample of the records."
+        )
 
 
 def _fit_all_columns(
@@ -137,6 +161,11 @@ class _Watch:
         if self.callback is not None and self.callback(Progress(self.step, self.num_steps, coefficients[None].copy())):
             self.stopped = True
         return self.stopped
+
+    def show_work(self, what: str, fraction: float) -> None:
+        """Show how far public computations before the next release have come."""
+        if isinstance(self.callback, StepCounter) and self.callback.show_work is not None:
+            self.callback.show_work(self.step + BEFORE_STEP * fraction, self.num_steps, what)
 
 
 def _diagnose(width: float, rounds: RoundsResult) -> Diagnostics:

@@ -116,6 +116,7 @@ def fit(
             seed=seed,
             checkpoint=checkpoint,
             show_step=advance,
+            show_work=lambda done, total, doing: advance(done, total, doing=doing) if advance else None,
             num_workers=workers,
             cluster=cluster,
             scratch=scratch,

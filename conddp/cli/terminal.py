@@ -90,7 +90,9 @@ def make_comparison_table(comparison: "Comparison") -> "Table":
 
 @contextmanager
 def show_progress(title: str, *, after: float = 0.0) -> Iterator[Any]:
-    """Show a progress bar, or a line every 30 seconds without a terminal; yields a function of (done, total, left).
+    """Show a progress bar, or a line every 30 seconds without a terminal; yields a function of (done, total).
+
+    The function may also be given the seconds that are left, and what is being done in the meantime.
 
     Parameters
     ----------
@@ -113,8 +115,8 @@ def show_progress(title: str, *, after: float = 0.0) -> Iterator[Any]:
         bar = Progress(*columns, console=console, transient=True)
         task = bar.add_task(title, total=None, left="")
 
-        def advance(done: int, total: int | None, left: float = float("nan")) -> None:
-            bar.update(task, completed=done, total=total, left=_show_left(left))
+        def advance(done: float, total: int | None, left: float = float("nan"), doing: str = "") -> None:
+            bar.update(task, completed=done, total=total, description=_join(title, doing), left=_show_left(left))
 
         with _repeat(bar.start, first=after, every=None) if after else bar:
             try:
@@ -122,17 +124,18 @@ def show_progress(title: str, *, after: float = 0.0) -> Iterator[Any]:
             finally:
                 bar.stop()
         return
-    seen: tuple[int, int | None, float] | None = None
+    seen: tuple[float, int | None, float, str] | None = None
 
-    def note(done: int, total: int | None, left: float = float("nan")) -> None:
+    def note(done: float, total: int | None, left: float = float("nan"), doing: str = "") -> None:
         nonlocal seen
-        seen = done, total, left
+        seen = done, total, left, doing
 
     def log() -> None:
         if seen is None:
             console.print(title)
         else:
-            console.print(f"{title}: {seen[0]} of {seen[1] or '?'}{_show_left(seen[2])}")
+            done, total, left, doing = seen
+            console.print(f"{_join(title, doing)}: {int(done)} of {total or '?'}{_show_left(left)}")
 
     with _repeat(log, first=LINE_EVERY, every=LINE_EVERY):
         yield note
@@ -156,6 +159,10 @@ def _repeat(action: Callable[[], object], *, first: float, every: float | None) 
     finally:
         done.set()
         thread.join()
+
+
+def _join(title: str, doing: str) -> str:
+    return f"{title}, {doing}" if doing else title
 
 
 def _show_left(seconds: float) -> str:

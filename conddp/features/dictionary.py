@@ -15,20 +15,24 @@ A function of the columns is a weighted sum of features. A priori, the weights o
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from conddp.data.passes import list_blocks
 from conddp.features.column_scales import ColumnScales
 
-__all__ = ["FACTORS", "Component", "Dictionary"]
+__all__ = ["FACTORS", "PRECISION", "ROWS_IN_CACHE", "Component", "Dictionary"]
 
 Vector = NDArray[np.float64]
 
 FACTORS = 3  # largest number of cosines in a product
 RANK_SCALE = math.sqrt(12.0)  # ranks times this have unit variance
 PRECISION = np.float32  # of features: they are public, and rounding them changes nothing but themselves
+ROWS_IN_CACHE = 512  # whose features are computed at once
+FEATURES_IN_CACHE = 16  # of a sample of rows, whose moments are computed at once
 
 
 @dataclass(frozen=True)
@@ -138,8 +142,11 @@ class Dictionary:
 
     def _scale(self, sample: Vector) -> "Dictionary":
         """Centre the features and scale the components, and drop features that are constant on the sample."""
-        features = self.evaluate(sample).astype(np.float64)
-        means, variances = features.mean(axis=1), features.var(axis=1)
+        features = self.evaluate(sample)
+        means, variances = np.empty(len(features)), np.empty(len(features))
+        for some in list_blocks(len(features), block_size=FEATURES_IN_CACHE):
+            exact = features[some].astype(np.float64)
+            means[some], variances[some] = exact.mean(axis=1), exact.var(axis=1)
         kept = variances > 1e-10 * np.maximum(self.gains**2, 1e-300)
         totals = np.bincount(self.component[kept], variances[kept], minlength=len(self.names))
         scale = 1.0 / np.sqrt(np.where(totals > 0, totals, 1.0))[self.component]
@@ -178,24 +185,49 @@ class Dictionary:
         """Number of features M."""
         return len(self.gains)
 
-    def evaluate(self, X: NDArray[np.floating]) -> NDArray[np.float32]:
+    def center(self, means: Vector) -> "Dictionary":
+        """Return a dictionary whose features have these means, shape (M,), less."""
+        return replace(self, means=self.means + means / np.where(self.gains > 0, self.gains, 1.0))
+
+    def evaluate(self, X: NDArray[np.floating], out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
         """Evaluate all features on public rows; features are rows of the result, shape (M, n)."""
+        features = np.empty((self.num_features, len(X)), dtype=PRECISION) if out is None else out
+        for span in list_blocks(len(X), block_size=ROWS_IN_CACHE):
+            self._write(X[span], features[:, span])
+        return features
+
+    def _write(self, X: NDArray[np.floating], features: NDArray[np.float32]) -> None:
+        """Write the features of a few rows, which stay in the processor cache."""
         z, u = self.scales.standardize(X).T.astype(PRECISION), self.scales.compute_ranks(X).T.astype(PRECISION)
-        features = np.empty((self.num_features, len(X)), dtype=PRECISION)
+        axes, projections, phases, means, gains = self._short
         L, P = self.axes.shape[1], len(self.places)
-        np.matmul(self.axes.T.astype(PRECISION), z, out=features[:L])
+        np.matmul(axes, z, out=features[:L])
         table, where = self._tabulate(u, np.cos)
-        np.multiply(table[where[:, 0]], table[where[:, 1]], out=features[L : L + P])
-        features[L : L + P] *= table[where[:, 2]]
-        phases = features[L + P :]
-        np.matmul(self.projections.astype(PRECISION), self._stack(z, u), out=phases)
-        phases += self.phases[:, None].astype(PRECISION)
-        cosines, hinges = np.split(phases, [len(phases) - self.num_hinges])  # views
+        products = features[L : L + P]
+        np.take(table, where[:, 0], axis=0, out=products, mode="clip")
+        for factor in range(1, FACTORS):
+            first = self._first[factor]
+            products[first:] *= table[where[first:, factor]]
+        waves = features[L + P :]
+        np.matmul(projections, self._stack(z, u), out=waves)
+        waves += phases
+        cosines, hinges = np.split(waves, [len(waves) - self.num_hinges])  # views
         np.cos(cosines, out=cosines)
         np.maximum(hinges, 0.0, out=hinges)
-        features -= self.means[:, None].astype(PRECISION)
-        features *= self.gains[:, None].astype(PRECISION)
-        return features
+        features -= means
+        features *= gains
+
+    @cached_property
+    def _short(self) -> tuple[NDArray[np.float32], ...]:
+        """Axes, projections, phases, means and gains as they are used."""
+        columns = (each[:, None] for each in (self.phases, self.means, self.gains))
+        return tuple(each.astype(PRECISION) for each in (self.axes.T, self.projections, *columns))
+
+    @cached_property
+    def _first(self) -> list[int]:
+        """For every factor, the first product that has it."""
+        used = self.frequencies > 0
+        return [int(np.argmax(each)) if each.any() else len(each) for each in used.T]
 
     def predict(self, X: NDArray[np.floating], weights: Vector) -> Vector:
         """Weighted sum of the features of public rows, shape (n,)."""
@@ -214,11 +246,13 @@ class Dictionary:
         cosines, where = self._tabulate(u, np.cos)
         sines, _ = self._tabulate(u, np.sin)
         for factor in range(FACTORS):
-            others = [cosines[where[:, other]] for other in range(FACTORS) if other != factor]
-            along = -math.pi / RANK_SCALE * (scaled[L : L + P] * self.frequencies[:, factor])[:, None]
-            along = along * sines[where[:, factor]] * others[0] * others[1]
-            to_columns = np.zeros((len(self.scales.center), P))
-            to_columns[self.places[:, factor], np.arange(P)] = 1.0
+            some = slice(self._first[factor], None)  # the others do not have this factor
+            others = [cosines[where[some, other]] for other in range(FACTORS) if other != factor]
+            along = -math.pi / RANK_SCALE * (scaled[L : L + P] * self.frequencies[:, factor])[some, None]
+            along = along * sines[where[some, factor]] * others[0] * others[1]
+            places = self.places[some, factor]
+            to_columns = np.zeros((len(self.scales.center), len(places)))
+            to_columns[places, np.arange(len(places))] = 1.0
             gradients += (to_columns @ along).T
         inner = self.projections @ self._stack(z, u) + self.phases[:, None]
         first, last = np.split(inner, [len(inner) - self.num_hinges])
@@ -229,11 +263,17 @@ class Dictionary:
 
     def _tabulate(self, u: NDArray[np.floating], function: np.ufunc) -> tuple[NDArray[np.floating], NDArray[np.intp]]:
         """Values of a function of pi k u for all pairs of a column and a frequency, and the places of products."""
+        columns, frequencies, where = self._pairs
+        angles = u[columns]
+        angles *= (math.pi * frequencies)[:, None].astype(u.dtype)
+        return function(angles, out=angles), where
+
+    @cached_property
+    def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+        """Columns and frequencies of different cosines, and the cosines of every product."""
         most = int(self.frequencies.max(initial=0)) + 1
         pairs, where = np.unique(self.places * most + self.frequencies, return_inverse=True)
-        angles = u[pairs // most]
-        angles *= (math.pi * (pairs % most))[:, None].astype(u.dtype)
-        return function(angles), where.reshape(self.places.shape)
+        return pairs // most, pairs % most, where.reshape(self.places.shape)
 
     @staticmethod
     def _stack(z: NDArray[np.floating], u: NDArray[np.floating]) -> NDArray[np.floating]:

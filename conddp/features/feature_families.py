@@ -25,6 +25,7 @@ Vector = NDArray[np.float64]
 SMOOTHNESS, ROUGHNESS = 1.5, 1.0  # powers by which the gains of frequencies fall
 LEAST_RELEVANT = 0.1  # relevance of a column that a predictor does not depend on
 BLEND = 0.02  # of the identity in the metric along which projections are drawn
+LINEAR_TERMS = 3  # most features per column of linear components
 MOST_COLUMNS = {1: 200, 2: 40, 3: 14}  # columns that products of so many cosines are chosen from
 MOST_FREQUENCY = 8  # of interactions: the largest product of frequencies
 NUM_SHARP = 4  # columns that get high frequencies too, once it is known which matter
@@ -116,6 +117,12 @@ class Families:
             parts += self._list_hinges(scales, sample, relevance)
         bold = (each if each.axes is not None else replace(each, fraction=boldness * each.fraction) for each in parts)
         return Dictionary.of(scales, list(bold), sample)
+
+    def count_most(self, num_columns: int) -> int:
+        """Largest number of features of a dictionary for so many columns."""
+        curves = max(3 * min(num_columns, MOST_COLUMNS[1]), self.width // 3) + max(8 * NUM_SHARP, self.width // 4)
+        others = self.width // 3 + self.width // 4 + 3 * max(1, self.width // 7) if self.interactions else 0
+        return LINEAR_TERMS * num_columns + curves + max(others, self.width // 3 if self.pairs else 0)
 
     @staticmethod
     def _list_linear(scales: ColumnScales, sample: Vector) -> Iterator[Component]:

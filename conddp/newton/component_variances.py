@@ -40,7 +40,7 @@ def estimate_variances(measured: Vector, noise: Vector, kernels: Sequence[Vector
     guesses : array of shape (C,)
         Positive guesses of the variances.
     """
-    from scipy.linalg import cho_solve, cholesky  # takes a while to import, and only learned features need it
+    from scipy.linalg import cho_solve, cholesky, lapack  # takes a while to import, and only learned features need it
 
     center = np.log(guesses)
     own = OWN_STD**2 * np.eye(len(guesses))
@@ -61,7 +61,8 @@ def estimate_variances(measured: Vector, noise: Vector, kernels: Sequence[Vector
         gain, reached, best = density - reached, density, at
         if gain < LEAST_GAIN:
             break
-        inverse = cho_solve((root, True), np.eye(len(measured)))
+        inverse, _ = lapack.dpotri(root, lower=1)  # below the diagonal only
+        inverse = np.tril(inverse) + np.tril(inverse, -1).T
         pulls = np.column_stack([kernel @ solved for kernel in kernels]) * variances
         traces = variances * np.array([np.vdot(inverse, kernel) for kernel in kernels])
         slope = 0.5 * (pulls.T @ solved - traces) - precision @ (at - center)

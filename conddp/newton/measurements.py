@@ -14,21 +14,26 @@ Privacy
     Post-processing: reads released numbers and public rows only.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from conddp.data.passes import run_pass
+from conddp.data.passes import list_blocks, run_pass
 from conddp.data.threads import use_one_blas_thread
-from conddp.features.dictionary import Dictionary
+from conddp.features.dictionary import PRECISION, ROWS_IN_CACHE, Dictionary
 from conddp.newton.component_variances import estimate_variances
+from conddp.newton.schedule import allot_weights
+from conddp.newton.top_eigenvectors import find_top_eigenvectors
 
 __all__ = ["FunctionPosterior", "Measurements", "Overlap"]
 
 Vector = NDArray[np.float64]
 
-ROWS_AT_ONCE = 2048  # rows on which a dictionary is evaluated at once
+ROWS_AT_ONCE = 4096  # on which a dictionary is evaluated at once
+FEATURES_AT_ONCE = 128  # whose products with all others are computed at once
 MOST_KEPT = 800  # directions, those that are measured best
 LEAST_PRECISION = 1e-10  # relative to the direction that is measured best; below, directions are dependent
 LEAST_CURIOSITY = 1.0  # smallest variance of a component, relative to its guess, as long as more is measured
@@ -41,35 +46,53 @@ class Measurements:
 
     Parameters
     ----------
-    rows : array of shape (n, K)
-        Directions.
+    buffer : array of shape (n, C)
+        The first K columns are the directions. There is room for C.
     values, noise_variance : arrays of shape (K,)
         Measured coefficients, and the variances of their noise, which is independent.
     """
 
-    rows: NDArray[np.floating]
+    buffer: NDArray[np.floating]
     values: Vector = field(default_factory=lambda: np.empty(0))
     noise_variance: Vector = field(default_factory=lambda: np.empty(0))
 
+    @property
+    def rows(self) -> NDArray[np.floating]:
+        """Directions, shape (n, K)."""
+        return self.buffer[:, : len(self.values)]
+
+    def leave_rows(self) -> "Measurements":
+        """Return these measurements without their directions, which takes no memory."""
+        return Measurements(np.empty((0, 0), dtype=self.buffer.dtype), self.values, self.noise_variance)
+
     def add(
-        self, rows: NDArray[np.floating], along: Vector, values: Vector, noise_variance: Vector
+        self,
+        rows: NDArray[np.floating],
+        along: Vector,
+        values: Vector,
+        noise_variance: Vector,
+        *,
+        places: NDArray[np.intp] | None = None,
     ) -> "tuple[Measurements, Vector]":
         r"""Combine measurements along further orthonormal directions with these.
 
         Let V be all directions, old and new, G their Gram matrix and :math:`\nu` the variances of their noise. With
         :math:`\mathrm{diag}(\nu)^{-1/2}\, G\, \mathrm{diag}(\nu)^{-1/2} = E \Lambda E^\top`, the directions
         :math:`V \mathrm{diag}(\nu)^{-1/2} E \Lambda^{-1/2}` are orthonormal, and generalised least squares measures
-        the labels along them with independent noise of variances :math:`\Lambda^{-1}`. The :data:`MOST_KEPT` that are
-        measured best are kept.
+        the labels along them with independent noise of variances :math:`\Lambda^{-1}`. Those that are measured best
+        are kept: :data:`MOST_KEPT`, or as many as there is room for. Their rows are written over the old ones. After
+        :meth:`leave_rows`, there are no rows, and :data:`MOST_KEPT` measurements are kept.
 
         Parameters
         ----------
-        rows : array of shape (n, k)
-            Further directions.
+        rows : array of shape (n, m)
+            Further directions, and possibly other columns.
         along : array of shape (K, k)
             Products of old and further directions.
         values, noise_variance : arrays of shape (k,)
             What was released of the further directions.
+        places : integer array of shape (k,), optional
+            Columns of ``rows`` that are the further directions; all if None.
 
         Returns
         -------
@@ -78,22 +101,34 @@ class Measurements:
         matrix : array of shape (K + k, L)
             Matrix that converts old and further directions to those of the result.
         """
+        has_rows = len(self.buffer) > 0
+        most = min(MOST_KEPT, self.buffer.shape[1]) if has_rows else MOST_KEPT
         gram = np.block([[np.eye(len(self.values)), along], [along.T, np.eye(len(values))]])
         measured = np.concatenate([self.values, values])
         stds = np.sqrt(np.concatenate([self.noise_variance, noise_variance]))
-        precision, vectors = np.linalg.eigh(gram / np.outer(stds, stds))
-        number = min(MOST_KEPT, int(np.count_nonzero(precision > LEAST_PRECISION * precision.max(initial=0.0))))
-        precision, vectors = precision[::-1][:number], vectors[:, ::-1][:, :number]
-        matrix = vectors / stds[:, None] / np.sqrt(precision)
-        first, second = np.split(matrix.astype(self.rows.dtype), [len(self.values)])
-        combined = np.empty((len(rows), number), dtype=self.rows.dtype)
 
-        def write(span: slice, old: NDArray[np.floating], new: NDArray[np.floating]) -> int:
-            combined[span] = old @ first + new @ second
+        def count(precision: Vector) -> int:
+            return min(most, int(np.count_nonzero(precision > LEAST_PRECISION * precision[0])))
+
+        precision, vectors = find_top_eigenvectors(gram / np.outer(stds, stds), count)
+        matrix = vectors / stds[:, None] / np.sqrt(precision)
+        if has_rows:
+            first, second = np.split(matrix, [len(self.values)])
+            spread = np.zeros((rows.shape[1], len(precision)))
+            spread[slice(None) if places is None else places] = second
+            self._combine(rows, first.astype(self.buffer.dtype), spread.astype(self.buffer.dtype))
+        return Measurements(self.buffer, matrix.T @ measured, 1 / precision), matrix
+
+    def _combine(self, rows: NDArray[np.floating], first: NDArray[np.floating], second: NDArray[np.floating]) -> None:
+        """Write old directions times one matrix, plus further ones times another, over the old ones."""
+
+        def write(span: slice, kept: NDArray[np.floating], new: NDArray[np.floating]) -> int:
+            combined = new.astype(second.dtype, copy=False) @ second
+            combined += kept[:, : len(first)] @ first
+            kept[:, : combined.shape[1]] = combined
             return 0
 
-        run_pass(write, self.rows, rows, num_cells=combined.size)
-        return Measurements(combined, matrix.T @ measured, 1 / precision), matrix
+        run_pass(write, self.buffer, rows, block_size=ROWS_AT_ONCE, num_cells=rows.size + self.buffer.size)
 
 
 @dataclass(frozen=True)
@@ -116,20 +151,55 @@ class Overlap:
 
     @classmethod
     def of(
-        cls, dictionary: Dictionary, X: NDArray[np.floating], measurements: Measurements, weights: Vector | None
+        cls,
+        dictionary: Dictionary,
+        X: NDArray[np.floating],
+        measurements: Measurements,
+        weights: Vector | None,
+        *,
+        watch: Callable[[float], None] | None = None,
     ) -> "Overlap":
-        """Compute all products in one pass over the records, which may have public weights."""
-        total = float(len(X)) if weights is None else float(weights.sum())
+        """Compute all products in one pass over the records, and centre the features on all of them.
 
-        def sum_block(span: slice, block: NDArray[np.floating], rows: NDArray[np.floating]) -> tuple[Vector, Vector]:
-            features = dictionary.evaluate(block)
-            weighted = features if weights is None else features * weights[span].astype(features.dtype)
-            gram, along = weighted @ features.T, (weighted @ rows.astype(features.dtype, copy=False)).T
-            return gram.astype(np.float64), along.astype(np.float64)
+        Blocks of rows come one after the other. Threads share first the rows of a block, then the features. So neither
+        the result nor the memory that a pass needs depends on their number.
 
-        cells = len(X) * dictionary.num_features
-        gram, along = run_pass(sum_block, X, measurements.rows, block_size=ROWS_AT_ONCE, num_cells=cells)
-        return cls(dictionary, gram / total, along / total)
+        Parameters
+        ----------
+        dictionary : Dictionary
+            Features.
+        X : array of shape (n, d)
+            Public rows.
+        measurements : Measurements
+            Directions, with their rows.
+        weights : array of shape (n,), optional
+            Public weights of the records.
+        watch : callable, optional
+            Called with the fraction of the records that have been read.
+        """
+        n, M, K = len(X), dictionary.num_features, len(measurements.values)
+        total = float(n) if weights is None else float(weights.sum())
+        gram, along, constant = np.zeros((M, M)), np.zeros((M, K + 1)), np.zeros(K)
+        room = np.empty((M, min(n, ROWS_AT_ONCE)), dtype=PRECISION)
+        for span in list_blocks(n if M else 0, block_size=ROWS_AT_ONCE):
+            features = room[:, : span.stop - span.start]
+            directions = np.ones((features.shape[1], K + 1), dtype=PRECISION)  # the last is the constant
+            directions[:, :K] = measurements.rows[span]
+            roots = None if weights is None else np.sqrt(weights[span]).astype(PRECISION)
+            if roots is not None:
+                directions *= roots[:, None]
+            write, add = partial(_write, dictionary, roots, features), partial(_add, gram, along, features, directions)
+            run_pass(write, X[span], block_size=ROWS_IN_CACHE, num_cells=features.size)
+            run_pass(add, features, block_size=FEATURES_AT_ONCE, num_cells=features.size)
+            constant += directions[:, K] @ directions[:, :K]
+            if watch is not None:
+                watch(span.stop / n)
+        means = along[:, K] / total
+        gram += np.tril(gram, -1).T
+        gram /= total
+        gram -= np.outer(means, means)
+        along = along[:, :K].T / total - np.outer(constant / total, means)
+        return cls(dictionary.center(means), gram, along)
 
     def add(self, chosen: Vector, matrix: Vector) -> "Overlap":
         """Return the overlap with directions that were combined with features times ``chosen``, shape (M, k).
@@ -143,6 +213,36 @@ class Overlap:
         """
         along = np.concatenate([self.along, chosen.T @ self.gram])
         return Overlap(self.dictionary, self.gram, matrix.T @ along)
+
+
+def _write(
+    dictionary: Dictionary,
+    roots: NDArray[np.float32] | None,
+    features: NDArray[np.float32],
+    part: slice,
+    rows: NDArray[np.floating],
+) -> int:
+    """Write the features of some rows of a block, times the roots of their weights."""
+    dictionary.evaluate(rows, out=features[:, part])
+    if roots is not None:
+        features[:, part] *= roots[part]
+    return 0
+
+
+def _add(
+    gram: Vector,
+    along: Vector,
+    features: NDArray[np.float32],
+    directions: NDArray[np.float32],
+    part: slice,
+    some: NDArray[np.float32],
+) -> int:
+    """Add products of some features with those up to the same place, and with directions."""
+    below = some @ features[: part.stop].T
+    below[:, part.start :] = np.tril(below[:, part.start :])
+    gram[part, : part.stop] += below
+    along[part] += some @ directions
+    return 0
 
 
 @dataclass(frozen=True)
@@ -207,29 +307,44 @@ class FunctionPosterior:
     def find_directions(self, *, at_most: int, least: float) -> tuple[Vector, Vector]:
         """Find the orthonormal directions of largest posterior variance.
 
+        Parameters
+        ----------
+        at_most : int
+            Largest number of directions.
+        least : float
+            Variance of the noise of a release along one direction alone. Directions of less variance are left out, and
+            those that get no weight even so (:func:`~conddp.newton.schedule.allot_weights`), but for the first.
+
         Returns
         -------
         matrix : array of shape (M, k)
             Matrix that converts features to directions.
         variances : array of shape (k,)
-            Posterior variances of the function along the directions, all above ``least``, but for the first.
+            Posterior variances of the function along the directions, in decreasing order.
         """
-        from scipy.linalg import cholesky, eigh, solve_triangular
+        from scipy.linalg import cholesky, lapack, solve_triangular
 
         overlap = self.overlap
         stds = np.sqrt(np.maximum(self.variances, LEAST_CURIOSITY * self.guesses)[overlap.dictionary.component])
         gram = overlap.gram * np.outer(stds, stds)
         size = len(gram)
-        root = cholesky(gram + JITTER * max(np.trace(gram), 1e-300) * np.eye(size))  # gram = root' root
-        unknown = root @ root.T
+        if not size:
+            return np.empty((0, 0)), np.empty(0)
+        gram.flat[:: size + 1] += JITTER * max(np.trace(gram), 1e-300)
+        root = cholesky(gram, lower=True, overwrite_a=True)  # gram = root root'
+        unknown, _ = lapack.dlauum(root, lower=1)  # root' root; below the diagonal only
         if len(overlap.along):
             along = overlap.along * stds
             covariance = self.noise + along @ along.T
-            known = solve_triangular(cholesky(covariance, lower=True), along, lower=True) @ root.T
+            known = solve_triangular(cholesky(covariance, lower=True), along, lower=True) @ root
             unknown -= known.T @ known
-        first = max(0, size - at_most)
-        variances, vectors = eigh(unknown, subset_by_index=[first, size - 1])
-        number = max(1, int(np.count_nonzero(variances > least)))
-        variances, vectors = variances[::-1][:number], vectors[:, ::-1][:, :number]
-        matrix = solve_triangular(root, vectors) * stds[:, None]
+
+        def count(variances: Vector) -> int:
+            above = variances[variances > least][:at_most]
+            return (
+                int(np.count_nonzero(allot_weights(above, least))) if least > 0 and len(above) else max(1, len(above))
+            )
+
+        variances, vectors = find_top_eigenvectors(unknown, count)
+        matrix = solve_triangular(root, vectors, lower=True, trans=1) * stds[:, None]
         return matrix, np.maximum(variances, 0.0)

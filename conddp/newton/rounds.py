@@ -15,23 +15,24 @@ The result is the posterior mean given the releases of all rounds.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp.data.parts import PublicFeatures
-from conddp.data.passes import Sliceable, run_pass
+from conddp.data.passes import Sliceable, list_blocks, run_pass
 from conddp.data.threads import use_one_blas_thread
 from conddp.features.column_scales import ColumnScales
-from conddp.features.dictionary import Dictionary
+from conddp.features.dictionary import PRECISION, Dictionary
 from conddp.features.feature_families import Families, Relevance
 from conddp.features.public_rows import PublicRows
 from conddp.features.rounded_rows import RoundedRows
 from conddp.features.row_weights import RowWeights
 from conddp.features.whitening import WhitenedRows
 from conddp.losses import Loss
-from conddp.newton.measurements import ROWS_AT_ONCE, FunctionPosterior, Measurements, Overlap
+from conddp.newton.measurements import MOST_KEPT, FunctionPosterior, Measurements, Overlap
 from conddp.newton.prior import VAGUE, GivenPrior
 from conddp.newton.release import ResidualQuery, StepEstimate, release_residuals
 from conddp.newton.run_state import RunState
@@ -39,13 +40,29 @@ from conddp.newton.schedule import NARROWEST, NewtonPlan
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.release import Curator
 
-__all__ = ["RoundsResult", "RoundsSetting", "run_rounds"]
+__all__ = [
+    "STEPS_PER_ROUND",
+    "WORK",
+    "RoundsResult",
+    "RoundsSetting",
+    "count_directions",
+    "estimate_memory",
+    "run_rounds",
+]
 
 Vector = NDArray[np.float64]
 
 STEPS_PER_ROUND = 4
 MOST_DIRECTIONS = 500  # of a round
-MOST_CELLS = 3e8  # of the directions of a round, which are kept in memory
+MOST_CELLS = 3e8  # of the directions of a round, which are kept in memory; earlier rounds may have twice as many
+ROWS_AT_ONCE = 1024  # whose directions are computed at once by a thread
+ROWS_BETWEEN_REPORTS = 65_536
+WORK = {  # before a round, and about which part of it begins and ends when
+    "combining directions": (0.0, 0.1),
+    "choosing features": (0.1, 0.75),
+    "choosing directions": (0.75, 0.8),
+    "computing directions": (0.8, 1.0),
+}
 CELLS_IN_SINGLE = 2**22  # directions with more numbers are stored in float32
 MOST_SAMPLED = 20_000  # rows that features are scaled on
 MOST_GRADIENTS = 4_000  # rows whose gradients are averaged
@@ -125,6 +142,7 @@ class RoundsResult:
 
 
 Watcher = Callable[[int, Vector], bool | None]  # called with the number of a release and the coefficients
+WorkWatcher = Callable[[str, float], None]
 Ask = Callable[[PublicRows, Vector, ResidualQuery, float], StepEstimate]
 
 
@@ -136,6 +154,7 @@ def run_rounds(
     curator: Curator,
     loss: Loss,
     callback: Watcher | None = None,
+    watch_work: WorkWatcher | None = None,
     num_watched: int = 1000,
 ) -> RoundsResult:
     r"""Fit labels by a function of public columns.
@@ -160,6 +179,8 @@ def run_rounds(
         Loss to minimise.
     callback : callable, optional
         Called after every release with its number and the coefficients. Return True to stop the run.
+    watch_work : callable, optional
+        Called during computations before the next release with what is being done, and a fraction of all of them.
     num_watched : int
         Number of rows of which predictions are kept after each release.
     """
@@ -177,20 +198,51 @@ def run_rounds(
             loss=loss,
         )
 
-    return _Rounds(setting, callback, num_watched).run(ask)
+    return _Rounds(setting, callback, num_watched, watch_work).run(ask)
+
+
+def count_directions(num_records: int, num_rounds: int) -> tuple[int, int]:
+    """Largest numbers of directions that a round measures, and that are kept for the next: both must fit into memory.
+
+    Examples
+    --------
+    >>> count_directions(20_000, 6), count_directions(1_000_000, 3), count_directions(100, 3)
+    ((500, 800), (300, 600), (25, 50))
+    """
+    at_most = min(MOST_DIRECTIONS, max(1, num_records // 4), max(1, int(MOST_CELLS / num_records)))
+    kept = min(MOST_KEPT, int(2 * MOST_CELLS / num_records), at_most * (num_rounds - 1))
+    return at_most, max(kept, min(1, num_rounds - 1))
+
+
+def estimate_memory(num_records: int, num_features: int, num_rounds: int, *, weighted: bool = False) -> float:
+    """Bytes that a run needs beside the table, from above: directions of all records, and products of features."""
+    at_most, kept = count_directions(num_records, num_rounds)
+    single = not weighted and num_records * (at_most + 2) >= CELLS_IN_SINGLE
+    by_record = (4 if single else 8) * (at_most + 2) + 4 * kept + 64
+    by_feature = 8 * 6 * num_features + 4 * min(num_records, MOST_SAMPLED) + 8 * (MOST_KEPT + MOST_DIRECTIONS)
+    return float(num_records * by_record + num_features * by_feature + 2e8)
 
 
 class _Rounds:
     """A run; sees released answers and public columns only."""
 
-    def __init__(self, setting: RoundsSetting, callback: Watcher | None, num_watched: int) -> None:
-        self.setting, self.callback, self.num_watched = setting, callback, num_watched
+    def __init__(
+        self,
+        setting: RoundsSetting,
+        callback: Watcher | None,
+        num_watched: int,
+        watch_work: WorkWatcher | None = None,
+    ) -> None:
+        self.setting, self.callback, self.num_watched, self.watch_work = setting, callback, num_watched, watch_work
         self.X = setting.public.values
         self.weights = None if setting.weights is None else setting.weights.values
         self.sample = _sample(self.X, self.weights).astype(np.float64, copy=False)
         self.scales = ColumnScales.of(setting.public)
-        self.measurements = Measurements(np.empty((len(self.X), 0), dtype=np.float32))
         self.fractions = setting.plan.divide_budget(setting.num_records)
+        steps = self.fractions[2:]
+        self.rounds = [steps[start : start + STEPS_PER_ROUND] for start in range(0, len(steps), STEPS_PER_ROUND)]
+        self.at_most, kept = count_directions(len(self.X), len(self.rounds))
+        self.measurements = Measurements(np.empty((len(self.X), kept), dtype=np.float32))
         self.course: list[Vector] = []
         self.num_directions: list[int] = []
         self.stopped = False
@@ -198,21 +250,24 @@ class _Rounds:
     def run(self, ask: Ask) -> RoundsResult:
         """Make all releases and return the posterior mean."""
         state, relevance = self._open(ask), Relevance(np.ones(self.scales.num_columns))
-        steps = self.fractions[2:]
-        rounds = [steps[start : start + STEPS_PER_ROUND] for start in range(0, len(steps), STEPS_PER_ROUND)]
         signal = SIGNAL * state.scale.mean_square
-        for number, fractions in enumerate(rounds):
-            dictionary = self.setting.families.make(
+        for number, fractions in enumerate(self.rounds):
+            watch = partial(self._show, "choosing features")
+            watch(0.0)
+            chosen = self.setting.families.make(
                 self.scales, self.sample, relevance, seed=number, boldness=self.setting.boldness
             )
-            overlap = Overlap.of(dictionary, self.X, self.measurements, self.weights)
+            overlap = Overlap.of(chosen, self.X, self.measurements, self.weights, watch=watch)
+            dictionary = overlap.dictionary
+            if number + 1 == len(self.rounds):  # what has been measured is enough for the last posterior
+                self.measurements = self.measurements.leave_rows()
             posterior = self._compute_posterior(overlap, signal, state)
             if not self.stopped:
                 overlap = self._measure(posterior, state, fractions, ask)
                 posterior = self._compute_posterior(overlap, signal, state)
             if self.stopped:
                 break
-            if number + 1 < len(rounds):
+            if number + 1 < len(self.rounds):
                 relevance = self._learn_relevance(dictionary, posterior.weights)
         components: dict[str, float] = {}
         for name, variance in zip(dictionary.names, posterior.variances.tolist(), strict=True):
@@ -255,12 +310,12 @@ class _Rounds:
 
     def _measure(self, posterior: FunctionPosterior, state: RunState, fractions: list[float], ask: Ask) -> Overlap:
         """Measure along the directions of largest posterior variance, and add what was released."""
-        overlap, n, total = posterior.overlap, len(self.X), state.rows.total_weight
-        at_most = min(MOST_DIRECTIONS, max(1, n // 4), max(1, int(MOST_CELLS / n)))
+        overlap, total = posterior.overlap, state.rows.total_weight
+        self._show("choosing directions", 0.0)
         # Directions with less variance than the noise of a release along them alone are not worth asking for.
         noise_std = state.per_clip_norm * NARROWEST * state.scale.residual_std / self.setting.mu / total
         least = noise_std**2 / sum(fractions)
-        matrix, variances = posterior.find_directions(at_most=at_most, least=least)
+        matrix, variances = posterior.find_directions(at_most=self.at_most, least=least)
         rows = self._make_rows(overlap.dictionary, np.column_stack([matrix, posterior.weights]))
         start = np.zeros(rows.num_directions)
         start[-1] = 1.0  # the prediction so far, as a direction that is not asked about
@@ -274,13 +329,16 @@ class _Rounds:
         found = state.running.clamped
         asked = np.flatnonzero(found.variance[1:-1] < VAGUE)
         self.num_directions.append(len(asked))
+        if len(self.measurements.buffer):
+            self._show("combining directions", 0.0)
         chosen = matrix[:, asked]
         moved = chosen.T @ (overlap.gram @ posterior.weights)  # along what was predicted
         self.measurements, combined = self.measurements.add(
-            rows.values[:, 1 + asked],
+            rows.values,
             overlap.along @ chosen,
             moved + found.mean[1:-1][asked],
             found.variance[1:-1][asked],
+            places=1 + asked,
         )
         return overlap.add(chosen, combined)
 
@@ -289,18 +347,26 @@ class _Rounds:
         k = 1 + matrix.shape[1]
         single = len(self.X) * k >= CELLS_IN_SINGLE and self.setting.weights is None
         values = np.empty((len(self.X), k), dtype=np.float32 if single else np.float64)
-        short = matrix.T.astype(np.float32)
+        short = matrix.astype(PRECISION)
 
-        def write(span: slice, block: NDArray[np.floating]) -> int:
-            values[span, 0] = 1.0
-            values[span, 1:] = (short @ dictionary.evaluate(block)).T
+        def write(span: slice, block: NDArray[np.floating], out: NDArray[np.floating]) -> int:
+            out[:, 0] = 1.0
+            out[:, 1:] = dictionary.evaluate(block).T @ short
             return 0
 
-        run_pass(write, self.X, block_size=ROWS_AT_ONCE, num_cells=values.size)
+        for span in list_blocks(len(self.X), block_size=ROWS_BETWEEN_REPORTS):
+            run_pass(write, self.X[span], values[span], block_size=ROWS_AT_ONCE, num_cells=values[span].size)
+            self._show("computing directions", min(1.0, span.stop / len(self.X)))
         variances, nothing = np.ones(k), np.zeros((0, k))
         if single:
             return RoundedRows(values, variances, nothing, True)
         return WhitenedRows(values, variances, nothing, True, self.setting.weights)
+
+    def _show(self, what: str, fraction: float) -> None:
+        """Show how far the public computations before the next release have come."""
+        if self.watch_work is not None and not self.stopped:
+            begin, end = WORK[what]
+            self.watch_work(what, begin + fraction * (end - begin))
 
     def _watch(self, state: RunState, predictions: Vector) -> None:
         self.course.append(predictions)

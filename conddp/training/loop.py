@@ -97,9 +97,13 @@ class StepCounter:
     ----------
     show : callable
         Called with the number of steps done and their total number.
+    show_work : callable, optional
+        Called during long public computations between steps, with the number of steps done and a fraction of the next
+        one, their total number, and what is being done.
     """
 
     show: Callable[[int, int], None]
+    show_work: Callable[[float, int, str], None] | None = None
     unseen_steps: ClassVar[float] = math.inf
 
     def __call__(self, progress: Progress) -> None:
