@@ -135,7 +135,7 @@ def fit_file(
     epsilon: float = 1.0,
     delta: float = 1e-6,
     algorithm: str = "auto",
-    head: str = "linear",
+    head: str = "auto",
     ledger: Path | None = None,
     other_rows: bool = False,
     seed: int | None = None,

@@ -56,7 +56,7 @@ class FitRequest:
     epsilon: float = 1.0
     delta: float = 1e-6
     algorithm: Any = "auto"
-    head: Any = "linear"
+    head: Any = "auto"
     neighbouring: Any = None
     fit_intercept: bool = True
     random_state: Any = None
@@ -182,7 +182,8 @@ class FitRequest:
         assert ledger is not None
         used, number, algorithm = outputs[0].arrange(), len(outputs), self._algorithm
         head, _ = self._head.settle(
-            used.public, algorithm.describe(used, guess_part(self.budget, number), fit_intercept=bool(self.fit_intercept))
+            used.public,
+            algorithm.describe(used, guess_part(self.budget, number), fit_intercept=bool(self.fit_intercept)),
         )
         for each in outputs:
             algorithm.check(each.schema, head, neighbouring)

@@ -51,7 +51,7 @@ def fit(
     drop: DroppedColumns = None,
     unit: UnitName = None,
     algorithm: Annotated[str, typer.Option(help="Algorithm: auto, cond-newton, cond-dp, rr-on-bins, ...")] = "auto",
-    head: HeadName = "linear",
+    head: HeadName = "auto",
     ledger: Annotated[
         Path | None, typer.Option(help="Ledger file that this fit is charged to; see `conddp ledger`.")
     ] = None,

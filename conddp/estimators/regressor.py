@@ -60,8 +60,9 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         "unbiased-rr", "binary-rr", "laplace" and "staircase" also protect the label only, with pure epsilon. "mean"
         and "non-private" are reference points.
     head : str or head
-        "linear", "additive", "learned", "wide", "mlp", "fm" or "embeddings", or an instance such as
-        ``MLP(hidden=(32,))``.
+        "auto", "linear", "additive", "learned", "wide", "mlp", "fm" or "embeddings", or an instance such as
+        ``MLP(hidden=(32,))``. "auto" chooses between the first three, from public information and what the fit
+        releases, and gives the reason in ``guarantee_``. A linear model has coefficients; an additive one has curves.
     private_columns : mapping, optional
         Private features, by name or position, each with its declared range: (low, high) for a number, a list of
         categories, or a mapping with ``bounds`` or ``categories`` and ``fill``, the value that stands for a gap. Values
@@ -145,7 +146,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         *,
         label_bounds: Any = None,
         algorithm: str | Algorithm = "auto",
-        head: str | Head = "linear",
+        head: str | Head = "auto",
         private_columns: Mapping[Any, Any] | None = None,
         unit: Any = None,
         missing_labels: str = "refuse",

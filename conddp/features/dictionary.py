@@ -150,25 +150,33 @@ class Dictionary:
         kept = variances > 1e-10 * np.maximum(self.gains**2, 1e-300)
         totals = np.bincount(self.component[kept], variances[kept], minlength=len(self.names))
         scale = 1.0 / np.sqrt(np.where(totals > 0, totals, 1.0))[self.component]
-        fractions = np.where(totals > 0, self.fractions, 0.0)
-        ends = np.cumsum([self.axes.shape[1], len(self.places), len(self.projections)])
-        linear, products, projected = kept[: ends[0]], kept[ends[0] : ends[1]], kept[ends[1] :]
-        hinged = projected[len(projected) - self.num_hinges :]
         safe = np.where(self.gains > 0, self.gains, 1.0)
-        return Dictionary(
-            self.scales,
-            self.axes[:, linear],
-            self.places[products],
-            self.frequencies[products],
-            self.projections[projected],
-            self.phases[projected],
-            int(np.count_nonzero(hinged)),
-            (means / safe)[kept],
-            (self.gains * scale)[kept],
-            self.component[kept],
-            self.names,
-            fractions / max(fractions.sum(), 1e-300),
+        return replace(self, means=means / safe, gains=self.gains * scale).take(kept)
+
+    def take(self, kept: NDArray[np.bool_]) -> "Dictionary":
+        """Return a dictionary with some of the features. Components that lose all of theirs explain nothing."""
+        linear, products, projected = np.split(kept, np.cumsum([self.axes.shape[1], len(self.places)]))
+        component = self.component[kept]
+        fractions = np.where(np.bincount(component, minlength=len(self.names)) > 0, self.fractions, 0.0)
+        return replace(
+            self,
+            axes=self.axes[:, linear],
+            places=self.places[products],
+            frequencies=self.frequencies[products],
+            projections=self.projections[projected],
+            phases=self.phases[projected],
+            num_hinges=int(np.count_nonzero(projected[len(projected) - self.num_hinges :])),
+            means=self.means[kept],
+            gains=self.gains[kept],
+            component=component,
+            fractions=fractions / max(fractions.sum(), 1e-300),
         )
+
+    def find_additive(self) -> NDArray[np.bool_]:
+        """Mark linear terms and cosines of one column: the features whose sums are sums of functions of one column."""
+        single = np.count_nonzero(self.frequencies > 0, axis=1) == 1
+        linear, projected = np.ones(self.axes.shape[1], dtype=bool), np.zeros(len(self.phases), dtype=bool)
+        return np.concatenate([linear, single, projected])
 
     def add_linear(self, axis: Vector) -> "Dictionary":
         """Return a dictionary whose first feature is one more linear term."""

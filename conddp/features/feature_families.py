@@ -83,11 +83,14 @@ class Families:
     pairs : int
         Without interactions in general: number of pairs of columns that may interact all the same, once it is known
         which matter.
+    simplify : bool
+        Whether interactions are left out of the result unless the releases speak for them.
     """
 
     width: int
     interactions: bool = True
     pairs: int = 0
+    simplify: bool = False
 
     def make(
         self, scales: ColumnScales, sample: Vector, relevance: Relevance, *, seed: int, boldness: float = 1.0

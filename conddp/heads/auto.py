@@ -1,12 +1,15 @@
 """The automatic choice of a head, from public information only."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp.data.parts import PublicFeatures
+from conddp.features.dictionary import Dictionary
+from conddp.features.feature_families import Families
+from conddp.heads.additive import Additive
 from conddp.heads.head import HEADS, Array, Circumstances, Head, Inputs, Layout, Linearity, Trace, Weights
 from conddp.heads.learned import Learned
 from conddp.heads.linear import Linear
@@ -14,10 +17,28 @@ from conddp.privacy.accounting import calibrate_gaussian_mu
 
 __all__ = ["AutoHead"]
 
-FEWEST_NOISE_RECORDS = 100.0  # mu times the number of records; below, a function of the columns drowns in noise
+Vector = NDArray[np.float64]
+
+FEWEST_NOISE_RECORDS = 150.0  # mu times the number of records; below, a function of the columns drowns in noise
 MOST_RECORDS = 100_000  # from here on, the numbers of a linear model have piecewise linear features
 MOST_COLUMNS = 300  # public columns, levels of categories included
 MOST_CELLS = 5e6  # records times public columns; more take minutes
+
+
+@dataclass(frozen=True)
+class LearnedOrAdditive(Learned):
+    """Learned features during the fit; an additive model at the end if the releases do not speak for interactions."""
+
+    def make_families(self) -> Families:
+        """Return the families of features to choose from."""
+        return replace(super().make_families(), simplify=True)
+
+    def export(
+        self, dictionary: Dictionary, weights: Vector, constant: float, private: Vector | None = None
+    ) -> tuple[Learned, Vector]:
+        """Return an additive head if the features are functions of single columns, and a learned one otherwise."""
+        kind = Additive if dictionary.find_additive().all() else Learned
+        return kind(self.width).export(dictionary, weights, constant, private)
 
 
 @dataclass(frozen=True)
@@ -26,7 +47,7 @@ class AutoHead(Head):
 
     :meth:`settle` decides between a linear model and learned features before the fit, from the number of records, the
     budget and the columns. If features are learned, what was released decides whether the result is an additive
-    model (:class:`~conddp.heads.learned.Learned`, ``simplify``).
+    model, which has curves, or a model with interactions.
 
     Privacy
         The choice before the fit depends on public information only, and the one at the end on released numbers: no
@@ -41,9 +62,9 @@ class AutoHead(Head):
         reason = self._find_obstacle(public_features, circumstances)
         if reason:
             return Linear(), reason
-        return Learned(simplify=True), (
-            "the records are enough to learn a function of the columns in spite of the noise; it is close to a linear "
-            "one where the released numbers do not tell more"
+        return LearnedOrAdditive(), (
+            "there are enough records to tell curves from noise; the model is close to a linear one where the releases "
+            "do not say more, and additive if they do not speak for interactions"
         )
 
     @staticmethod
@@ -73,7 +94,7 @@ class AutoHead(Head):
         """Raise: this head has no parameters."""
         self._refuse()
 
-    def initialize(self, layout: Layout, rng: np.random.Generator) -> NDArray[np.float64]:
+    def initialize(self, layout: Layout, rng: np.random.Generator) -> Vector:
         """Raise: this head has no parameters."""
         self._refuse()
 

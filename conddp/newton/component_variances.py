@@ -23,8 +23,14 @@ LEAST_GAIN = 0.05  # of the logarithm of the posterior density; smaller ones are
 LONGEST_STEP = 2.0
 
 
-def estimate_variances(measured: Vector, noise: Vector, kernels: Sequence[Vector], guesses: Vector) -> Vector:
-    """Estimate the variances of components, shape (C,).
+def estimate_variances(
+    measured: Vector, noise: Vector, kernels: Sequence[Vector], guesses: Vector
+) -> tuple[Vector, float]:
+    """Estimate the variances of components, shape (C,), and the evidence for these components.
+
+    The evidence is the logarithm of the density of the measurements, up to a constant, averaged over the prior of the
+    variances in Laplace's approximation. Its difference between two sets of components says which set the
+    measurements favour.
 
     Privacy
         Post-processing: no cost if the measurements have been released.
@@ -45,7 +51,7 @@ def estimate_variances(measured: Vector, noise: Vector, kernels: Sequence[Vector
     center = np.log(guesses)
     own = OWN_STD**2 * np.eye(len(guesses))
     precision = np.linalg.inv(own + COMMON_STD**2)
-    at, best, reached = center, center, -math.inf
+    at, best, reached, information = center, center, -math.inf, precision
     for _ in range(MOST_STEPS):
         variances = np.exp(at)
         covariance = noise + sum(variance * kernel for variance, kernel in zip(variances, kernels, strict=True))
@@ -69,4 +75,5 @@ def estimate_variances(measured: Vector, noise: Vector, kernels: Sequence[Vector
         information = 0.5 * pulls.T @ (inverse @ pulls) + precision + 0.25 * np.eye(len(center))
         step = np.linalg.solve(information, slope)
         at = at + step * min(1.0, LONGEST_STEP / max(float(np.abs(step).max()), 1e-12))
-    return np.asarray(np.exp(best))
+    widths = np.linalg.slogdet(precision)[1] - np.linalg.slogdet(information)[1]
+    return np.asarray(np.exp(best)), reached + 0.5 * float(widths)

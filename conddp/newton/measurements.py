@@ -201,6 +201,10 @@ class Overlap:
         along = along[:, :K].T / total - np.outer(constant / total, means)
         return cls(dictionary.center(means), gram, along)
 
+    def take(self, kept: NDArray[np.bool_]) -> "Overlap":
+        """Return the overlap of some of the features."""
+        return Overlap(self.dictionary.take(kept), self.gram[np.ix_(kept, kept)], self.along[:, kept])
+
     def add(self, chosen: Vector, matrix: Vector) -> "Overlap":
         """Return the overlap with directions that were combined with features times ``chosen``, shape (M, k).
 
@@ -261,6 +265,9 @@ class FunctionPosterior:
         What they were a priori.
     noise : array of shape (K, K)
         Covariance of the noise of all measurements, sampling error included.
+    evidence : float
+        Evidence of the measurements for the components of the dictionary
+        (:func:`~conddp.newton.component_variances.estimate_variances`).
     """
 
     overlap: Overlap
@@ -268,6 +275,7 @@ class FunctionPosterior:
     variances: Vector
     guesses: Vector
     noise: Vector
+    evidence: float
 
     @classmethod
     @use_one_blas_thread()  # the same numbers on any machine, also on one that is busy
@@ -293,15 +301,15 @@ class FunctionPosterior:
         guesses = np.maximum(dictionary.fractions, 1e-12) * signal_variance
         noise = np.diag(measurements.noise_variance + sampling_variance)
         if not len(along):
-            return cls(overlap, np.zeros(dictionary.num_features), guesses, guesses, noise)
-        numbers = range(len(guesses))
-        parts = [along[:, dictionary.component == number] for number in numbers]
+            return cls(overlap, np.zeros(dictionary.num_features), guesses, guesses, noise, 0.0)
+        variances, used = guesses.copy(), np.unique(dictionary.component)
+        parts = [along[:, dictionary.component == number] for number in used]
         kernels = [part @ part.T for part in parts]
-        variances = estimate_variances(measurements.values, noise, kernels, guesses)
-        covariance = noise + sum(variances[number] * kernels[number] for number in numbers)
+        variances[used], evidence = estimate_variances(measurements.values, noise, kernels, guesses[used])
+        covariance = noise + sum(variances[number] * kernel for number, kernel in zip(used, kernels, strict=True))
         solved = cho_solve((cholesky(covariance, lower=True), True), measurements.values)
         weights = variances[dictionary.component] * (along.T @ solved)
-        return cls(overlap, weights, variances, guesses, noise)
+        return cls(overlap, weights, variances, guesses, noise, evidence)
 
     @use_one_blas_thread()
     def find_directions(self, *, at_most: int, least: float) -> tuple[Vector, Vector]:

@@ -66,6 +66,7 @@ WORK = {  # before a round, and about which part of it begins and ends when
 CELLS_IN_SINGLE = 2**22  # directions with more numbers are stored in float32
 MOST_SAMPLED = 20_000  # rows that features are scaled on
 MOST_GRADIENTS = 4_000  # rows whose gradients are averaged
+WORTH = 1.0  # evidence that interactions must have beyond that of none, to be kept in a model that may be simpler
 RIDGE = 0.01  # of the linear function that is closest to a predictor
 HALF_BOLD = 200.0  # mu times the number of records at which nonlinear features get a quarter of their usual variance
 SIGNAL = 0.6  # expected fraction of the variance of the labels that a function of the columns explains
@@ -269,11 +270,14 @@ class _Rounds:
                 break
             if number + 1 < len(self.rounds):
                 relevance = self._learn_relevance(dictionary, posterior.weights)
+        if self.setting.families.simplify and not self.stopped:
+            simple = self._compute_posterior(posterior.overlap.take(dictionary.find_additive()), signal, state)
+            posterior = simple if simple.evidence > posterior.evidence - WORTH else posterior
         components: dict[str, float] = {}
         for name, variance in zip(dictionary.names, posterior.variances.tolist(), strict=True):
             components[name] = components.get(name, 0.0) + variance
         return RoundsResult(
-            dictionary,
+            posterior.overlap.dictionary,
             posterior.weights,
             float(state.coefficients[0]),
             components,

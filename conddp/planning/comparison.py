@@ -314,6 +314,8 @@ def choose_algorithms(
         The model, by name.
     """
     one_of(HEADS, head=head)
+    if HEADS[head] == HEADS["auto"]:
+        raise ValueError("algorithms are compared for one model, got head='auto'. Name it, for example head='linear'.")
     if algorithms is not None:
         named = [name for each in algorithms for name in (candidates if each == ALL else (each,))]
         for name in named:
