@@ -161,6 +161,8 @@ class FunctionPosterior:
         What they were a priori.
     noise : array of shape (K, K)
         Covariance of the noise of all measurements, sampling error included.
+    measured : array of shape (K,)
+        What was measured.
     """
 
     overlap: Overlap
@@ -168,6 +170,7 @@ class FunctionPosterior:
     variances: Vector
     guesses: Vector
     noise: Vector
+    measured: Vector
 
     @classmethod
     @use_one_blas_thread()  # the same numbers on any machine, also on one that is busy
@@ -193,7 +196,7 @@ class FunctionPosterior:
         guesses = np.maximum(dictionary.fractions, 1e-12) * signal_variance
         noise = np.diag(measurements.noise_variance + sampling_variance)
         if not len(along):
-            return cls(overlap, np.zeros(dictionary.num_features), guesses, guesses, noise)
+            return cls(overlap, np.zeros(dictionary.num_features), guesses, guesses, noise, measurements.values)
         numbers = range(len(guesses))
         parts = [along[:, dictionary.component == number] for number in numbers]
         kernels = [part @ part.T for part in parts]
@@ -201,7 +204,7 @@ class FunctionPosterior:
         covariance = noise + sum(variances[number] * kernels[number] for number in numbers)
         solved = cho_solve((cholesky(covariance, lower=True), True), measurements.values)
         weights = variances[dictionary.component] * (along.T @ solved)
-        return cls(overlap, weights, variances, guesses, noise)
+        return cls(overlap, weights, variances, guesses, noise, measurements.values)
 
     @use_one_blas_thread()
     def find_directions(self, *, at_most: int, least: float) -> tuple[Vector, Vector]:
