@@ -10,8 +10,10 @@ from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from conddp import PrivateRegressor
 from conddp.algorithms import CondDP, CondNewton, NonPrivate, RROnBins
 from conddp.algorithms.algorithm import Algorithm
 from conddp.bounds import Bounds
@@ -19,6 +21,7 @@ from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
 from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.errors import OutputExists, SchemaError
+from conddp.heads.additive import Additive
 from conddp.heads.head import Head
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
@@ -46,6 +49,9 @@ from conddp.report.document import (
     Document,
     Dots,
     Figure,
+    HeatMap,
+    Panel,
+    Panels,
     Reference,
     Section,
     Series,
@@ -441,3 +447,57 @@ def test_terms_lists_figures_and_second_lines_come_out_in_all_forms() -> None:
         "figure",
         "table",
     ]
+
+
+@pytest.fixture(scope="module")
+def additive() -> FitResult:
+    """An additive model with columns of all kinds, one of which has a name that is markup."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            NASTY: rng.normal(size=1500),
+            "pay": np.exp(3 * rng.normal(size=1500)),
+            "city": [f"<b>{number}" for number in rng.integers(0, 12, 1500)],
+            "sold": pd.Timestamp("2021-03-01") + pd.to_timedelta(rng.uniform(0, 900, 1500), unit="D"),
+            "new": rng.uniform(size=1500) < 0.3,
+        }
+    )
+    table.loc[:100, "sold"] = pd.NaT
+    label = 5 + np.sin(2 * table[NASTY]) + table.new * table[NASTY]
+    model = PrivateRegressor(8.0, label_bounds=(0, 10), head=Additive(width=200, pairs=3), random_state=0)
+    return model.fit(table, label.to_numpy()).result_
+
+
+def test_curves_are_drawn_with_bands_and_levels_with_bars(additive: FitResult) -> None:
+    document = report_fit(additive)
+    page = render_html(document)
+    assert page.count('class="panel"') > 6
+    for kind in ('class="band s0"', 'class="level s0"', 'class="whisker"', "positive shade", "negative shade"):
+        assert kind in page
+    assert NASTY not in page and "<b>" not in page.replace("<b>epsilon", "")
+    for svg in re.findall(r"<svg.*?</svg>", page):
+        ElementTree.fromstring(svg)
+    assert "the 8 largest of 12 levels" in page and "2021-" in page and "day of the year" in page
+
+
+def test_curves_are_in_all_forms_of_the_report(additive: FitResult) -> None:
+    document = report_fit(additive)
+    section = next(each for each in document.sections if each.title == "Curves")
+    panels, surfaces = (each for each in section.blocks if isinstance(each, Panels))
+    curves = additive.make_curves()
+    assert [each.title for each in panels.panels] == [each.name for each in curves][:12]
+    first = panels.panels[0]
+    assert isinstance(first, Panel) and isinstance(surfaces.panels[0], HeatMap)
+    np.testing.assert_allclose(first.y, curves[0].effect)
+    np.testing.assert_allclose(np.subtract(first.high, first.y), 1.96 * curves[0].std)
+    pay = next(each for each in panels.panels if each.title == "pay")
+    assert isinstance(pay, Panel) and pay.is_log
+    text = render_markdown(document)
+    assert "## Curves" in text and "| pay |" in text and "city" in text
+    stored = json.loads(render_json(document))
+    blocks = next(each for each in stored["sections"] if each["title"] == "Curves")["blocks"]
+    assert len(next(each for each in blocks if each["kind"] == "panels")["panels"]) == len(panels.panels)
+
+
+def test_other_models_have_no_section_on_curves(tmp_path: Path) -> None:
+    assert "Curves" not in {section.title for section in report_fit(make_saved(tmp_path / "model")).sections}

@@ -16,10 +16,23 @@ from conddp.data.records import Records
 from conddp.data.scaling import scale_bounds
 from conddp.data.stored_labels import open_labels
 from conddp.errors import SchemaError
+from conddp.features.additive_terms import AdditiveTerms
+from conddp.features.dictionary import Dictionary
 from conddp.features.whitening import WhitenedRows
 from conddp.models.diagnostics import Diagnostics
+from conddp.models.effects import Effects
+from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
-from conddp.newton.rounds import STEPS_PER_ROUND, RoundsResult, RoundsSetting, estimate_memory, run_rounds
+from conddp.newton.effects import Refit, estimate_effects
+from conddp.newton.parameter_posterior import ParameterPosterior
+from conddp.newton.rounds import (
+    MOST_SAMPLED,
+    STEPS_PER_ROUND,
+    RoundsResult,
+    RoundsSetting,
+    estimate_memory,
+    run_rounds,
+)
 from conddp.newton.run import run_newton
 from conddp.newton.schedule import NewtonPlan
 from conddp.privacy.accounting import calibrate_gaussian_mu
@@ -88,15 +101,18 @@ def fit_learned(task: Task, plan: NewtonPlan) -> FitResult:
         num_watched=NUM_WATCHED,
     )
     settings |= {"num_directions": list(rounds.num_directions), "num_features": rounds.dictionary.num_features}
-    private = np.zeros(task.num_private) if task.num_private else None
+    private, refit = np.zeros(task.num_private) if task.num_private else None, None
     if task.num_private and not watch.stopped:
-        rounds, private = _fit_all_columns(task, records, rounds, setting, watch, mu=mu * math.sqrt(1 - fraction))
+        rounds, private, refit = _fit_all_columns(
+            task, records, rounds, setting, watch, mu=mu * math.sqrt(1 - fraction)
+        )
     head, parameters = task.head.export(rounds.dictionary, rounds.weights, rounds.constant, private)
     model = replace(task, head=head).make_model(parameters)
     width = model.label_bounds.width
+    effects = _estimate_effects(setting, rounds, model, refit) if rounds.dictionary.has_curves else None
     # Standard deviations of predictions due to each component, in the units of the label.
     settings["components"] = {name: width * math.sqrt(max(0.0, each)) for name, each in rounds.components.items()}
-    return task.finish(model, settings, diagnostics=_diagnose(width, rounds))
+    return task.finish(model, settings, diagnostics=_diagnose(width, rounds, effects))
 
 
 def _check_size(task: Task, setting: RoundsSetting, *, num_steps: int) -> None:
@@ -120,7 +136,7 @@ def _check_size(task: Task, setting: RoundsSetting, *, num_steps: int) -> None:
 
 def _fit_all_columns(
     task: Task, records: Records, rounds: RoundsResult, setting: RoundsSetting, watch: "_Watch", *, mu: float
-) -> tuple[RoundsResult, Vector]:
+) -> tuple[RoundsResult, Vector, Refit]:
     """Fit the label by a linear function of public and private columns and of the predictions of the rounds."""
     dictionary, X = rounds.dictionary, setting.public.values
     z = dictionary.scales.standardize(X)
@@ -147,7 +163,33 @@ def _fit_all_columns(
     with_linear = dictionary.add_linear(weights[:d])
     features = np.concatenate([[1.0], weights[d] * rounds.weights])
     constant = float(weights[d + 1] + weights[d] * rounds.constant)
-    return replace(rounds, dictionary=with_linear, weights=features, constant=constant), weights[d + 2 :]
+    root = rows.matrix[: d + 1] * np.sqrt(run.posterior.variance)
+    refit = Refit(*_list_coefficients(dictionary, rounds.weights), float(weights[d]), root)
+    return replace(rounds, dictionary=with_linear, weights=features, constant=constant), weights[d + 2 :], refit
+
+
+def _list_coefficients(dictionary: Dictionary, weights: Vector) -> tuple[Vector, Vector]:
+    """Coefficients of standardised columns and of products, from the weights of the features of a dictionary."""
+    scaled, number = weights * dictionary.gains, dictionary.axes.shape[1]
+    return dictionary.axes @ scaled[:number], scaled[number:]
+
+
+def _estimate_effects(setting: RoundsSetting, rounds: RoundsResult, model: FittedModel, refit: Refit | None) -> Effects:
+    """Effects of the columns of an additive model."""
+    public, bounds = setting.public, model.label_bounds
+    sample = public.values[:: max(1, len(public) // MOST_SAMPLED)]
+    terms = AdditiveTerms(
+        rounds.dictionary, public, sample, None if setting.weights is None else setting.weights.values
+    )
+    constant = bounds.width * float(model.layout.views(model.parameters[None])["constant"][0, 0])
+    return estimate_effects(
+        terms,
+        ParameterPosterior.of(rounds.posterior),
+        *_list_coefficients(rounds.dictionary, rounds.weights),
+        constant=bounds.midpoint + constant,
+        width=bounds.width,
+        refit=refit,
+    )
 
 
 class _Watch:
@@ -168,8 +210,8 @@ class _Watch:
             self.callback.show_work(self.step + BEFORE_STEP * fraction, self.num_steps, what)
 
 
-def _diagnose(width: float, rounds: RoundsResult) -> Diagnostics:
+def _diagnose(width: float, rounds: RoundsResult, effects: Effects | None) -> Diagnostics:
     """Diagnostics of the rounds: distances of predictions from the last ones."""
     distances = [width * float(np.sqrt(np.mean((each - rounds.course[-1]) ** 2))) for each in rounds.course]
     stds = tuple(width * each for each in rounds.residual_stds[: len(rounds.course)])
-    return Diagnostics(tuple(range(1, len(rounds.course) + 1)), tuple(distances), stds)
+    return Diagnostics(tuple(range(1, len(rounds.course) + 1)), tuple(distances), stds, effects=effects)

@@ -100,6 +100,8 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         What each coefficient belongs to: a column, or a feature made from it, such as a level of a category.
     intercept_ : float
         Intercept in the original units, for linear heads.
+    curves_ : Curves
+        What each column adds to predictions, for the head "additive"; with several labels, a tuple.
     model_ : FittedModel
         The trained model.
     settings_ : mapping
@@ -285,6 +287,13 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             intercepts = [each.model.compute_linear_coefficients()[2] for each in results]
             self.coef_ = coefficients if several else coefficients[0]
             self.intercept_ = np.array(intercepts) if several else intercepts[0]
+
+    @property
+    def curves_(self) -> Any:  # Curves, or a tuple of them
+        """What each column adds to predictions, with standard deviations. No cost: post-processing."""
+        check_is_fitted(self, "results_")
+        curves = tuple(each.make_curves() for each in self.results_)
+        return curves if len(curves) > 1 else curves[0]
 
     def save(self, folder: str | Path) -> Path:
         """Save the model, its guarantee, transcript and a copy of the ledger to a folder that does not exist yet.

@@ -172,6 +172,11 @@ class Dictionary:
             fractions=fractions / max(fractions.sum(), 1e-300),
         )
 
+    @property
+    def has_curves(self) -> bool:
+        """Whether sums of the features are sums of functions of single columns and of pairs of columns."""
+        return not len(self.phases) and int(np.count_nonzero(self.frequencies > 0, axis=1).max(initial=0)) <= 2
+
     def find_additive(self) -> NDArray[np.bool_]:
         """Mark linear terms and cosines of one column: the features whose sums are sums of functions of one column."""
         single = np.count_nonzero(self.frequencies > 0, axis=1) == 1

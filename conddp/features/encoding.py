@@ -144,6 +144,10 @@ class Encoding:
         """Encodings in the order of their features: bins come first."""
         return tuple(sorted(self.columns, key=lambda each: not isinstance(each, BinEncoding)))
 
+    def list_ordered(self) -> tuple[ColumnEncoding, ...]:
+        """List the encodings of columns in the order of their features."""
+        return self._in_order
+
     @property
     def num_codes(self) -> int:
         """Number of features that are bins, which come first."""

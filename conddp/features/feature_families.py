@@ -124,7 +124,8 @@ class Families:
     def count_most(self, num_columns: int) -> int:
         """Largest number of features of a dictionary for so many columns."""
         curves = max(3 * min(num_columns, MOST_COLUMNS[1]), self.width // 3) + max(8 * NUM_SHARP, self.width // 4)
-        others = self.width // 3 + self.width // 4 + 3 * max(1, self.width // 7) if self.interactions else 0
+        hinges = 2 * len(TAILS) * min(num_columns, MOST_COLUMNS[2]) + len(INDEX_QUANTILES)
+        others = hinges + self.width // 3 + self.width // 4 + 3 * max(1, self.width // 7) if self.interactions else 0
         return LINEAR_TERMS * num_columns + curves + max(others, self.width // 3 if self.pairs else 0)
 
     @staticmethod

@@ -4,6 +4,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from conddp.models.effects import Effects
 from conddp.stored import decode, require
 
 __all__ = ["Diagnostics"]
@@ -11,7 +12,7 @@ __all__ = ["Diagnostics"]
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Convergence of a fit, and standard deviations of its coefficients.
+    """Convergence of a fit, and standard deviations of its coefficients or effects.
 
     Privacy
         Computed from released parameters, public rows and known noise: no cost.
@@ -30,12 +31,15 @@ class Diagnostics:
         Standard deviation of each coefficient given the releases, in the original units: public columns, private
         terms, then the intercept. It accounts for the noise (and, for CondNewton, for sampling and shrinkage), but
         not for the bias from clamping residuals. Empty if it is not known, for example with private columns.
+    effects : Effects, optional
+        Effects of the columns of an additive model, with standard deviations.
     """
 
     steps: tuple[int, ...] = ()
     distances: tuple[float, ...] = ()
     residual_deviations: tuple[float, ...] = ()
     coefficient_deviations: tuple[float, ...] = ()
+    effects: Effects | None = None
 
     @classmethod
     def from_json(cls, stored: Any) -> "Diagnostics":
@@ -57,5 +61,15 @@ class Diagnostics:
 
     def to_json(self) -> dict[str, Any]:
         """Return the diagnostics in their stored form. Values that are not finite are not known, and left out."""
-        kept = {name: list(values) if all(map(math.isfinite, values)) else [] for name, values in asdict(self).items()}
-        return kept if len(kept["distances"]) == len(kept["steps"]) else Diagnostics().to_json()
+        stored = asdict(self)
+        effects = stored.pop("effects")
+        kept = {name: list(values) if all(map(math.isfinite, values)) else [] for name, values in stored.items()}
+        kept = kept if len(kept["distances"]) == len(kept["steps"]) else Diagnostics().to_json()
+        return kept if effects is None or not _is_finite(effects) else {**kept, "effects": effects}
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether no number in a stored value is infinite or not a number."""
+    if isinstance(value, (dict, list, tuple)):
+        return all(_is_finite(each) for each in (value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, float) or math.isfinite(value)

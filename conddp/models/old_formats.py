@@ -6,7 +6,7 @@ format 2  the design may have an improvement factor
 format 3  the design has an improvement factor
 format 4  loss and transcript, later the order of features; the guarantee no longer has an event
 format 5  digests of the record and of the ledger; of the text about releases, only a note is stored
-format 6  the encoding of public columns
+format 6  the encoding of public columns; later also the effects of columns of additive models
 ========  ==============================================================================================
 
 Old formats hold less evidence for their guarantee: formats 1 to 3 kept no transcript, and format 4 no digests. What

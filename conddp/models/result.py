@@ -11,6 +11,7 @@ from conddp.data.parts import PrivateFeatures, PublicFeatures
 from conddp.data.schema import Schema
 from conddp.features.encoding import Encoding
 from conddp.features.reading import read_features
+from conddp.models.curves import Curves
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.fitted import FittedModel
 from conddp.privacy.guarantee import Guarantee
@@ -87,6 +88,25 @@ class FitResult:
         for each in self.schema.private_columns:
             by_column[each.name] = [(name, next(values)) for name in each.terms]
         return [pair for name in self.feature_order or by_column for pair in by_column[name]]
+
+    def make_curves(self) -> Curves:
+        """Return the curves of the columns, for additive heads.
+
+        Privacy
+            Post-processing of released numbers, and public columns: no cost.
+
+        Raises
+        ------
+        AttributeError
+            If the head is not additive, or the model was saved by a version of conddp that did not keep curves.
+        """
+        effects = self.diagnostics.effects
+        if effects is None:
+            raise AttributeError(
+                "there are no curves_: only models with head='additive' have them, unless saved by an earlier version, "
+                f"got head={self.model.head}."
+            )
+        return Curves.of(effects, self.encoding or Encoding.plain(self.schema.public))
 
     def predict_table(self, frame: Any) -> NDArray[np.float64]:
         """Predict for the records of a pandas, polars or Arrow table, in the units of the label.

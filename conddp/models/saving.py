@@ -207,6 +207,8 @@ def _make_result(record: Mapping[str, Any], folder: Path, old_format: int | None
         len(diagnostics.coefficient_deviations) in (0, len(features) + len(schema.private_terms) + 1),
         "diagnostics do not list a standard deviation for every coefficient",
     )
+    if diagnostics.effects is not None:
+        diagnostics.effects.check(len(features))
     ledger = PrivacyLedger.load(folder / LEDGER)
     ledger.is_copy = True  # the first folders did not say so
     if old_format is None and _digest(read_bytes(folder / LEDGER)) != record["ledger"]:

@@ -265,6 +265,8 @@ class FunctionPosterior:
         What they were a priori.
     noise : array of shape (K, K)
         Covariance of the noise of all measurements, sampling error included.
+    measured : array of shape (K,)
+        What was measured.
     evidence : float
         Evidence of the measurements for the components of the dictionary
         (:func:`~conddp.newton.component_variances.estimate_variances`).
@@ -275,6 +277,7 @@ class FunctionPosterior:
     variances: Vector
     guesses: Vector
     noise: Vector
+    measured: Vector
     evidence: float
 
     @classmethod
@@ -301,7 +304,7 @@ class FunctionPosterior:
         guesses = np.maximum(dictionary.fractions, 1e-12) * signal_variance
         noise = np.diag(measurements.noise_variance + sampling_variance)
         if not len(along):
-            return cls(overlap, np.zeros(dictionary.num_features), guesses, guesses, noise, 0.0)
+            return cls(overlap, np.zeros(dictionary.num_features), guesses, guesses, noise, measurements.values, 0.0)
         variances, used = guesses.copy(), np.unique(dictionary.component)
         parts = [along[:, dictionary.component == number] for number in used]
         kernels = [part @ part.T for part in parts]
@@ -309,7 +312,7 @@ class FunctionPosterior:
         covariance = noise + sum(variances[number] * kernel for number, kernel in zip(used, kernels, strict=True))
         solved = cho_solve((cholesky(covariance, lower=True), True), measurements.values)
         weights = variances[dictionary.component] * (along.T @ solved)
-        return cls(overlap, weights, variances, guesses, noise, evidence)
+        return cls(overlap, weights, variances, guesses, noise, measurements.values, evidence)
 
     @use_one_blas_thread()
     def find_directions(self, *, at_most: int, least: float) -> tuple[Vector, Vector]:

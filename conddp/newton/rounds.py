@@ -131,6 +131,8 @@ class RoundsResult:
         Number of directions that each round measured.
     course : tuple of arrays
         Predictions for the first rows after each release.
+    posterior : FunctionPosterior
+        Posterior of the weights, whose means they are.
     """
 
     dictionary: Dictionary
@@ -140,6 +142,7 @@ class RoundsResult:
     residual_stds: tuple[float, ...]
     num_directions: tuple[int, ...]
     course: tuple[Vector, ...]
+    posterior: FunctionPosterior
 
 
 Watcher = Callable[[int, Vector], bool | None]  # called with the number of a release and the coefficients
@@ -284,6 +287,7 @@ class _Rounds:
             tuple(state.residual_stds),
             tuple(self.num_directions),
             tuple(self.course),
+            posterior,
         )
 
     def _open(self, ask: Ask) -> RunState:

@@ -6,7 +6,17 @@ from html import escape
 
 from conddp.report.document import Chart, Dots, show
 
-__all__ = ["MOST_MARKERS", "name_style", "render_chart", "render_dots", "render_marker"]
+__all__ = [
+    "MOST_MARKERS",
+    "Axis",
+    "join_points",
+    "name_style",
+    "open_svg",
+    "render_chart",
+    "render_dots",
+    "render_marker",
+    "show_tick",
+]
 
 WIDTH, HEIGHT = 640, 360
 LEFT, RIGHT, TOP, BOTTOM = 70, 16, 14, 52
@@ -17,23 +27,23 @@ MARKERS = ("circle", "square", "diamond", "triangle", "cross", "plus", "down", "
 
 def render_chart(chart: Chart, *, number: int = 1) -> str:
     """The chart as an SVG element; ``number`` tells several of one page apart."""
-    across = _Axis.of(chart.x, log=chart.log_x, start=LEFT, end=WIDTH - RIGHT, padded=False)
+    across = Axis.of(chart.x, log=chart.log_x, start=LEFT, end=WIDTH - RIGHT, padded=False)
     values = [y for each in chart.series for y in (*each.y, *each.low, *each.high)]
     values += [each.y for each in chart.references]
     if chart.highest is not None:
         values = [min(value, chart.highest) for value in values]
-    up = _Axis.of(values, log=chart.log_y, start=HEIGHT - BOTTOM, end=TOP, padded=True)
-    parts = [_open(chart.title, _describe(chart), WIDTH, HEIGHT, number)]
+    up = Axis.of(values, log=chart.log_y, start=HEIGHT - BOTTOM, end=TOP, padded=True)
+    parts = [open_svg(chart.title, _describe(chart), WIDTH, HEIGHT, number)]
     parts.append(f'<clipPath id="plot{number}"><rect x="{LEFT - 6}" y="{TOP}" width="{WIDTH - LEFT - RIGHT + 12}" ')
     parts.append(f'height="{HEIGHT - TOP - BOTTOM}"/></clipPath>')
     for tick in up.ticks(5):
         y = up(tick)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="tick" text-anchor="end" x="{LEFT - 8}" y="{y + 4:.1f}">{_show_tick(tick)}</text>')
+        parts.append(f'<text class="tick" text-anchor="end" x="{LEFT - 8}" y="{y + 4:.1f}">{show_tick(tick)}</text>')
     for tick in chart.x if len(chart.x) <= 7 else across.ticks(6):
         x = across(tick)
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
-        label = _show_tick(tick)
+        label = show_tick(tick)
         parts.append(f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{HEIGHT - BOTTOM + 20}">{label}</text>')
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(
@@ -58,8 +68,10 @@ def render_chart(chart: Chart, *, number: int = 1) -> str:
         if series.low and all(map(math.isfinite, (*series.low, *series.high))):
             upper = [(across(x), up(y)) for x, y in zip(chart.x, series.high, strict=False)]
             lower = [(across(x), up(y)) for x, y in zip(chart.x, series.low, strict=False)]
-            parts.append(f'<polygon class="band {name_style(place)}" points="{_join([*upper, *reversed(lower)])}"/>')
-        parts.append(f'<polyline class="curve {name_style(place)}" points="{_join(points)}"/>')
+            parts.append(
+                f'<polygon class="band {name_style(place)}" points="{join_points([*upper, *reversed(lower)])}"/>'
+            )
+        parts.append(f'<polyline class="curve {name_style(place)}" points="{join_points(points)}"/>')
         if len(chart.x) <= MOST_MARKERS:
             parts += [render_marker(place, x, y) for x, y in points]
     parts.append("</g></svg>")
@@ -71,14 +83,14 @@ def render_dots(dots: Dots, *, number: int = 1) -> str:
     left, row = 200, 24
     height = TOP + row * len(dots.names) + BOTTOM
     ends = [v + s * 2 * d for v, d in zip(dots.values, dots.deviations, strict=True) for s in (-1, 1)]
-    across = _Axis.of([0.0, *ends], log=False, start=left, end=WIDTH - RIGHT, padded=True)
+    across = Axis.of([0.0, *ends], log=False, start=left, end=WIDTH - RIGHT, padded=True)
     described = f"{len(dots.names)} values with bars of two standard deviations"
-    parts = [_open(dots.title, described, WIDTH, height, number, kind="chart dots")]
+    parts = [open_svg(dots.title, described, WIDTH, height, number, kind="chart dots")]
     bottom = height - BOTTOM
     for tick in across.ticks(6):
         x = across(tick)
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{bottom}"/>')
-        parts.append(f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{bottom + 20}">{_show_tick(tick)}</text>')
+        parts.append(f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{bottom + 20}">{show_tick(tick)}</text>')
     x = across(0.0)
     parts.append(f'<line class="zero" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{bottom}"/>')
     for place, (name, value, deviation) in enumerate(zip(dots.names, dots.values, dots.deviations, strict=True)):
@@ -115,7 +127,7 @@ def name_style(place: int) -> str:
     return f"s{place % NUM_STYLES}" + (" again" if place >= NUM_STYLES else "")
 
 
-class _Axis:
+class Axis:
     """From values to places on the page."""
 
     def __init__(self, low: float, high: float, *, log: bool, start: float, end: float) -> None:
@@ -123,7 +135,8 @@ class _Axis:
         self.map: Callable[[float], float] = math.log10 if log else float
 
     @classmethod
-    def of(cls, values: Sequence[float], *, log: bool, start: float, end: float, padded: bool) -> "_Axis":
+    def of(cls, values: Sequence[float], *, log: bool, start: float, end: float, padded: bool) -> "Axis":
+        """Make an axis for the finite values, which reaches a little beyond them if ``padded``."""
         seen = [value for value in values if math.isfinite(value) and (value > 0 or not log)]
         low, high = (min(seen), max(seen)) if seen else (1.0, 2.0)
         if low == high:
@@ -137,6 +150,7 @@ class _Axis:
         return cls(low, high, log=log, start=start, end=end)
 
     def __call__(self, value: float) -> float:
+        """Return the place of a value."""
         if self.log:
             value = max(value, self.low * 1e-3)
         low, high = self.map(self.low), self.map(self.high)
@@ -161,7 +175,8 @@ class _Axis:
         return [0.0 if abs(tick) < step / 1e6 else tick for tick in ticks]
 
 
-def _open(title: str, description: str, width: int, height: int, number: int, *, kind: str = "chart") -> str:
+def open_svg(title: str, description: str, width: int, height: int, number: int, *, kind: str = "chart") -> str:
+    """Start an SVG element with a title and a description for screen readers."""
     return (
         f'<svg class="{kind}" viewBox="0 0 {width} {height}" role="img" aria-labelledby="t{number} d{number}">'
         f'<title id="t{number}">{escape(title)}</title><desc id="d{number}">{escape(description)}</desc>'
@@ -177,9 +192,11 @@ def _describe(chart: Chart) -> str:
     return f"{chart.y_label} against {chart.x_label}: {'; '.join(pieces)}."
 
 
-def _join(points: Sequence[tuple[float, float]]) -> str:
+def join_points(points: Sequence[tuple[float, float]]) -> str:
+    """Coordinates of a line, as SVG writes them."""
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
-def _show_tick(value: float) -> str:
+def show_tick(value: float) -> str:
+    """A number of an axis."""
     return f"{value:.3g}".replace("-", "−")

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 
 __all__ = [
     "Block",
@@ -13,12 +14,18 @@ __all__ = [
     "Facts",
     "Figure",
     "Formula",
+    "HeatMap",
+    "Panel",
+    "Panels",
     "Reference",
     "Section",
     "Series",
     "Table",
     "Text",
 ]
+
+MOST_IN_TABLE = 9  # positions of a curve
+UNIX_EPOCH = date(1970, 1, 1).toordinal()
 
 
 @dataclass(frozen=True)
@@ -151,6 +158,117 @@ class Dots:
 
 
 @dataclass(frozen=True)
+class Panel:
+    """A function of one column, with a band.
+
+    Parameters
+    ----------
+    title : str
+        What it is a function of.
+    x : tuple of float
+        Its positions; for a category, they count the levels. Dates are days since 1970.
+    y, low, high : tuple of float
+        Values, and the ends of their band.
+    names : tuple of str
+        Names of the levels of a category; empty for a curve.
+    x_label : str
+        Unit of the positions, if it needs one.
+    is_date : bool
+        Whether the positions are dates.
+    is_log : bool
+        Whether the axis of the positions is logarithmic.
+    """
+
+    title: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    names: tuple[str, ...] = ()
+    x_label: str = ""
+    is_date: bool = False
+    is_log: bool = False
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A function of two columns.
+
+    Parameters
+    ----------
+    title : str
+        What it is a function of.
+    row_label, column_label : str
+        What rows and columns stand for.
+    rows, columns : tuple of str
+        Values of the rows and of the columns.
+    values : tuple of tuple of float
+        A row of numbers for each row.
+    """
+
+    title: str
+    row_label: str
+    column_label: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: tuple[tuple[float, ...], ...]
+
+    def as_table(self) -> Table:
+        """The numbers that are drawn."""
+        rows = tuple((name, *map(show, values)) for name, values in zip(self.rows, self.values, strict=True))
+        return Table(self.title, (f"{self.row_label} \\ {self.column_label}", *self.columns), rows)
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Small charts side by side, of functions with a common scale.
+
+    Parameters
+    ----------
+    title : str
+        What is drawn.
+    y_label : str
+        What the functions measure.
+    panels : tuple of Panel or tuple of HeatMap
+        The charts.
+    """
+
+    title: str
+    y_label: str
+    panels: tuple[Panel, ...] | tuple[HeatMap, ...]
+
+    def as_tables(self) -> tuple[Table, ...]:
+        """The numbers that are drawn, at up to :data:`MOST_IN_TABLE` positions of every curve."""
+        maps = tuple(each.as_table() for each in self.panels if isinstance(each, HeatMap))
+        rows = tuple(row for each in self.panels if isinstance(each, Panel) for row in _list_rows(each))
+        heads = ("column", "value", self.y_label, "from", "to")
+        return (*((Table(self.title, heads, rows, num_text=2),) if rows else ()), *maps)
+
+
+def _list_rows(panel: Panel) -> list[tuple[str, ...]]:
+    """Rows of a table of some of the values of a panel."""
+    number = len(panel.x)
+    some = {round(part * (number - 1) / (MOST_IN_TABLE - 1)) for part in range(MOST_IN_TABLE)}
+    shown = range(number) if panel.names else sorted(some)
+    return [
+        (panel.title, name_position(panel, place), *(show(each[place]) for each in (panel.y, panel.low, panel.high)))
+        for place in shown
+    ]
+
+
+def name_position(panel: Panel, place: int) -> str:
+    """A position of a panel as text."""
+    if panel.names:
+        return panel.names[place]
+    return show_day(panel.x[place]) if panel.is_date else show(panel.x[place])
+
+
+def show_day(days: float) -> str:
+    """A date, from the number of days since 1970."""
+    return str(date.fromordinal(UNIX_EPOCH + math.floor(days)))
+
+
+@dataclass(frozen=True)
 class Figure:
     """A drawing that was made elsewhere.
 
@@ -169,7 +287,7 @@ class Figure:
     file: str
 
 
-Block = Text | Bullets | Formula | Facts | Table | Chart | Dots | Figure
+Block = Text | Bullets | Formula | Facts | Table | Chart | Dots | Panels | Figure
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from conddp.privacy.transcript import (
 )
 from conddp.report.columns import describe_columns, describe_design
 from conddp.report.comparison import describe_expectations
+from conddp.report.curves import describe_curves
 from conddp.report.document import (
     Block,
     Chart,
@@ -88,6 +89,7 @@ def report_fit(
         _describe_ledger(ledger),
         *([describe_expectations(plan.comparison, plan.epsilon)] if plan else []),
         _describe_model(saved),
+        *([] if saved.diagnostics.effects is None else [describe_curves(saved.make_curves(), saved.schema.label.name)]),
         _describe_course(saved.diagnostics),
         *([] if saved.design is None else [describe_design(saved.design)]),
         Section("Settings and versions", (_list_facts(saved.settings), _list_facts(saved.versions))),

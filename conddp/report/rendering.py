@@ -4,6 +4,7 @@ import json
 import math
 import re
 from base64 import b64encode
+from collections.abc import Iterator
 from dataclasses import asdict
 from html import escape
 from importlib.resources import files
@@ -22,11 +23,15 @@ from conddp.report.document import (
     Facts,
     Figure,
     Formula,
+    HeatMap,
+    Panel,
+    Panels,
     Section,
     Table,
     Text,
     show,
 )
+from conddp.report.panels import render_heat_map, render_panel
 
 __all__ = ["render_html", "render_json", "render_markdown", "write_report"]
 
@@ -86,6 +91,9 @@ def _html(block: Block, numbers: Any) -> dict[str, Any]:
         return {"kind": kind, "chart": block, "svg": svg, "legend": legend, "table": block.as_table()}
     if isinstance(block, Dots):
         return {"kind": kind, "chart": block, "svg": Markup(render_dots(block, number=next(numbers)))}
+    if isinstance(block, Panels):
+        drawn = Markup("".join(_draw_panels(block, numbers)))
+        return {"kind": kind, "chart": block, "svg": drawn, "tables": block.as_tables()}
     if isinstance(block, Formula):
         return {
             "kind": kind,
@@ -97,6 +105,20 @@ def _html(block: Block, numbers: Any) -> dict[str, Any]:
         image = b64encode(block.svg.encode()).decode("ascii")
         return {"kind": kind, "title": block.title, "address": f"data:image/svg+xml;base64,{image}"}
     return {"kind": kind, "block": block}
+
+
+def _draw_panels(block: Panels, numbers: Any) -> Iterator[str]:
+    """The charts of a block, on a common scale."""
+    curves = [each for each in block.panels if isinstance(each, Panel)]
+    ends = [value for each in curves for value in (*each.low, *each.high)]
+    span = (min(0.0, *ends), max(0.0, *ends)) if ends else (0.0, 0.0)
+    maps = [each for each in block.panels if isinstance(each, HeatMap)]
+    largest = max((abs(value) for each in maps for row in each.values for value in row), default=0.0)
+    for each in block.panels:
+        if isinstance(each, Panel):
+            yield render_panel(each, span, number=next(numbers))
+        else:
+            yield render_heat_map(each, largest, number=next(numbers))
 
 
 def _key(content: str) -> str:
@@ -126,6 +148,8 @@ def _markdown(block: Block) -> str:
         return f"    {block.text}"
     if isinstance(block, Facts):
         return "\n".join(f"- {_mark(name)}: {_mark(value)}" for name, value in block.facts)
+    if isinstance(block, Panels):
+        return "\n\n".join(map(_markdown, block.as_tables()))
     if isinstance(block, Chart):
         block = block.as_table()
     if isinstance(block, Dots):
