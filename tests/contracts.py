@@ -20,6 +20,7 @@ from conddp.algorithms.algorithm import Algorithm
 from conddp.algorithms.descent import Descent
 from conddp.heads import HEADS as REGISTERED_HEADS
 from conddp.heads.additive import Additive
+from conddp.heads.auto import AutoHead
 from conddp.heads.embeddings import Embeddings
 from conddp.heads.factorization import FactorizationMachine
 from conddp.heads.head import Head
@@ -40,7 +41,7 @@ HEADS: dict[str, Head] = {
     "embeddings": Embeddings(hidden=(5, 4)),  # without categories, as for a table of numbers
 }
 LEARNED_HEADS: dict[str, Head] = {"additive": Additive(width=60), "learned": Learned(width=60)}  # without gradients
-_KNOWN_HEADS = {type(each) for each in (*HEADS.values(), *LEARNED_HEADS.values())}
+_KNOWN_HEADS = {type(each) for each in (*HEADS.values(), *LEARNED_HEADS.values(), AutoHead())}
 HEADS |= {name: head for name, head in REGISTERED_HEADS.items() if type(head) not in _KNOWN_HEADS}
 CODED_HEADS: dict[str, Head] = {  # look up bins in a table; with few bins, most records have a bin twice
     "embeddings-two": Embeddings(num_bins=3, width=2, hidden=(5, 4), num_categories=2),

@@ -66,9 +66,10 @@ def list_cases() -> dict[str, dict[str, Any]]:
     for algorithm in ("one-shot", "cond-dp", "weighted-llp", "laplace"):
         cases[f"{algorithm} no-intercept"] = {"algorithm": algorithm, "fit_intercept": False}
     private_zero_out = {"neighbouring": "zero-out", "private_columns": PRIVATE}
+    cases = {name: {"head": "linear", **settings} for name, settings in cases.items()}
     return cases | {
-        "auto": {},
-        "auto simulated": {"algorithm": Auto(num_simulations=1)},
+        "auto": {"head": "linear"},
+        "auto simulated": {"head": "linear", "algorithm": Auto(num_simulations=1)},
         "cond-newton private zero-out": {"algorithm": "cond-newton", **private_zero_out},
         "cond-newton private no-intercept": {
             "algorithm": "cond-newton",

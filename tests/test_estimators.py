@@ -29,7 +29,9 @@ def records(rng: np.random.Generator, n: int = 2000) -> tuple[Any, Any]:
 
 
 def regressor(**settings: Any) -> PrivateRegressor:
-    return PrivateRegressor(**{"epsilon": 2.0, "label_bounds": (0, 200), "random_state": 0, **settings})
+    return PrivateRegressor(
+        **{"epsilon": 2.0, "label_bounds": (0, 200), "head": "linear", "random_state": 0, **settings}
+    )
 
 
 OTHER_NOISE = "repeated records have other noise than weighted ones"  # one-shot shrinks both to their mean here
@@ -293,7 +295,9 @@ def test_a_saved_regressor_is_loaded_and_predicts_the_same(tmp_path: Path, named
     columns = {1: (-3, 3)} if private else {}
     if named:
         X = pd.DataFrame(X, columns=["age", "income", "rooms"])
-    model = PrivateRegressor(2.0, 1e-4, label_bounds=(-8, 8), private_columns=columns, random_state=0).fit(X, y)
+    model = PrivateRegressor(
+        2.0, 1e-4, label_bounds=(-8, 8), private_columns=columns, head="linear", random_state=0
+    ).fit(X, y)
     assert model.diagnostics_.steps and len(model.transcript_) > 1
     loaded = PrivateRegressor.load(model.save(tmp_path / "model"))
     assert loaded.coef_names_.tolist() == model.coef_names_.tolist()

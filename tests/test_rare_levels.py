@@ -41,7 +41,7 @@ def predict_levels(codes: NDArray[np.intp], labels: Vector, *, epsilon: float, s
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the joint cost of these fits
         records = Records(features, None, Labels(labels, Bounds(-10, 10)))
-        result = FitRequest(epsilon, 1e-6, random_state=seed).run(records)
+        result = FitRequest(epsilon, 1e-6, head="linear", random_state=seed).run(records)
     return result.predict(encoding.transform(PublicTable.of(pd.DataFrame({"level": NAMES}))))
 
 

@@ -32,7 +32,7 @@ BOUNDS = {"visits": (-4, 4), "cost": (-1, 3)}
 
 
 def fit(epsilon: float = 1.0, **settings: Any) -> PrivateRegressor:
-    return PrivateRegressor(epsilon, 1e-5, label_bounds=BOUNDS, random_state=0, **settings).fit(X, Y)
+    return PrivateRegressor(epsilon, 1e-5, label_bounds=BOUNDS, head="linear", random_state=0, **settings).fit(X, Y)
 
 
 def test_several_labels_have_a_column_of_predictions_each() -> None:
@@ -128,10 +128,12 @@ def test_a_label_that_is_also_a_feature_is_refused() -> None:
 
 def test_records_that_miss_any_label_are_dropped_if_that_is_public() -> None:
     gaps = Y.assign(cost=Y["cost"].where(np.arange(N) % 2 == 0), visits=Y["visits"].where(np.arange(N) % 3 > 0))
-    model = PrivateRegressor(label_bounds=BOUNDS, missing_labels="public", random_state=0).fit(X, gaps)
+    model = PrivateRegressor(label_bounds=BOUNDS, missing_labels="public", head="linear", random_state=0).fit(X, gaps)
     kept = gaps.notna().all(axis=1)
     assert model.results_[0].guarantee.num_records == kept.sum()
-    same = PrivateRegressor(label_bounds=BOUNDS, missing_labels="public", random_state=0).fit(X[kept], Y[kept])
+    same = PrivateRegressor(label_bounds=BOUNDS, missing_labels="public", head="linear", random_state=0).fit(
+        X[kept], Y[kept]
+    )
     np.testing.assert_array_equal(model.coef_, same.coef_)
 
 
@@ -140,14 +142,18 @@ def test_sample_weights_give_weighted_least_squares_at_a_generous_budget() -> No
     features = rng.normal(size=(N, 2))
     y = features[:, 0] + 0.5 * features[:, 1] ** 2 + rng.normal(0, 0.1, N)  # weights matter: the line is wrong
     weight = np.where(features[:, 1] > 0, 5.0, 0.5)
-    model = PrivateRegressor(200.0, label_bounds=(-6, 12), random_state=0).fit(features, y, sample_weight=weight)
-    plain = PrivateRegressor(200.0, label_bounds=(-6, 12), random_state=0).fit(features, y)
+    model = PrivateRegressor(200.0, label_bounds=(-6, 12), head="linear", random_state=0).fit(
+        features, y, sample_weight=weight
+    )
+    plain = PrivateRegressor(200.0, label_bounds=(-6, 12), head="linear", random_state=0).fit(features, y)
     exact, unweighted = LinearRegression().fit(features, y, weight), LinearRegression().fit(features, y)
     assert np.abs(exact.coef_ - unweighted.coef_).max() > 0.5
     assert model.coef_ == pytest.approx(exact.coef_, abs=0.1)
     assert plain.coef_ == pytest.approx(unweighted.coef_, abs=0.1)
     assert "the weights of the records" in str(model.guarantee_)
-    same = PrivateRegressor(200.0, label_bounds=(-6, 12), random_state=0).fit(features, y, sample_weight=7 * weight)
+    same = PrivateRegressor(200.0, label_bounds=(-6, 12), head="linear", random_state=0).fit(
+        features, y, sample_weight=7 * weight
+    )
     assert same.coef_ == pytest.approx(model.coef_, rel=1e-9)
     with pytest.raises(ValueError, match="[Nn]egative|at least 0"):
         PrivateRegressor(label_bounds=(-6, 12)).fit(features, y, sample_weight=-weight)

@@ -33,7 +33,7 @@ def make_rows(n: int = 500, d: int = 4) -> np.ndarray[Any, np.dtype[np.float64]]
 
 
 def fit(X: Any, y: Any) -> PrivateRegressor:
-    return PrivateRegressor(10.0, label_bounds=(-3, 3), random_state=0).fit(X, y)
+    return PrivateRegressor(10.0, label_bounds=(-3, 3), head="linear", random_state=0).fit(X, y)
 
 
 @pytest.mark.parametrize("name", list(MADE))

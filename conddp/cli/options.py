@@ -41,7 +41,9 @@ Delta = Annotated[
     float, typer.Option("--delta", help="The additive term delta. Choose it well below 1 / number of records.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
-HeadName = Annotated[str, typer.Option("--head", help="Model: linear, additive, learned, wide, mlp, fm or embeddings.")]
+HeadName = Annotated[
+    str, typer.Option("--head", help="Model: auto, linear, additive, learned, wide, mlp, fm or embeddings.")
+]
 Draws = Annotated[int, typer.Option("--draws", min=1, help="Number of simulated label sets of each kind.")]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Worker processes; by default one per core.")]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 __all__ = ["name_options"]
 
 HEADS = {
+    "AutoHead": "auto",
     "Additive": "additive",
     "Embeddings": "embeddings",
     "FactorizationMachine": "fm",

@@ -1,0 +1,118 @@
+"""The automatic choice of a head: before the fit from public information, at the end from what was released."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from conddp import PrivacyBudget, PrivateRegressor
+from conddp.algorithms import DPSGD, Auto, CondNewton
+from conddp.bounds import Bounds
+from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
+from conddp.data.records import Records
+from conddp.heads import HEADS, Additive, Learned, Linear
+from conddp.heads.auto import FEWEST_NOISE_RECORDS, MOST_COLUMNS, MOST_RECORDS
+from conddp.heads.head import Circumstances
+from conddp.privacy.accounting import calibrate_gaussian_mu
+from conddp.privacy.randomness import RandomSource
+
+Vector = NDArray[np.float64]
+HERE = Circumstances(epsilon=1.0, delta=1e-6, num_protected=4000)
+
+
+def make_records(label: Any, n: int = 3000) -> Records:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(n, 4))
+    y = np.clip(label(X) + 0.3 * rng.normal(size=n), -5, 5)
+    return Records(PublicFeatures(X), None, Labels(y, Bounds(-5, 5)))
+
+
+def settle(n: int = 4000, d: int = 4, **changes: Any) -> tuple[str, str]:
+    features = PublicFeatures(np.random.default_rng(0).normal(size=(n, d)))
+    head, reason = HEADS["auto"].settle(features, replace(HERE, num_protected=n, **changes))
+    return type(head).__name__, reason
+
+
+def test_features_are_learned_if_nothing_speaks_against_it() -> None:
+    assert settle() == (
+        "LearnedOrAdditive",
+        "there are enough records to tell curves from noise; the model is close to a linear one where the releases do "
+        "not say more, and additive if they do not speak for interactions",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"learns_features": False}, "the algorithm"),
+        ({"delta": 0.0}, "delta is 0"),
+        ({"fit_intercept": False}, "no intercept"),
+        ({"num_private": 1}, "private"),
+        ({"in_memory": False}, "not an array in memory"),
+        ({"epsilon": 0.05}, "too few records"),
+        ({"n": MOST_RECORDS, "d": 1}, "minutes"),
+        ({"d": MOST_COLUMNS + 1}, "minutes"),
+        ({"d": 0}, "no public columns"),
+    ],
+)
+def test_a_model_is_linear_for_public_reasons(changes: dict[str, Any], reason: str) -> None:
+    name, given = settle(**changes)
+    assert name == "Linear" and reason in given
+
+
+def test_the_number_of_people_counts_and_not_that_of_their_records() -> None:
+    features = PublicFeatures(np.random.default_rng(0).normal(size=(4000, 3)))
+    enough = FEWEST_NOISE_RECORDS / calibrate_gaussian_mu(1.0, 1e-6)
+    for number, kind in ((int(enough) + 1, Learned), (int(enough) - 1, Linear)):
+        assert isinstance(HEADS["auto"].settle(features, replace(HERE, num_protected=number))[0], kind)
+
+
+def test_the_result_is_additive_unless_releases_speak_for_interactions() -> None:
+    budget = PrivacyBudget(4.0, 1e-6)
+    for label, kind in (
+        (lambda X: np.sin(3 * X[:, 0]) + X[:, 1] ** 2, Additive),
+        (lambda X: 3 * X[:, 0] * X[:, 1], Learned),
+    ):
+        result = Auto().fit(make_records(label), budget, head=HEADS["auto"], random_source=RandomSource.of(0))
+        assert type(result.model.head) is kind
+        assert (result.diagnostics.effects is not None) == (kind is Additive)
+        assert "was chosen because there are enough records" in str(result.guarantee)
+        assert result.guarantee.budget == budget
+
+
+def test_heads_that_are_settled_fit_as_if_they_were_given() -> None:
+    records = make_records(lambda X: X[:, 0])
+    small = PrivacyBudget(0.05, 1e-6)
+    for algorithm, budget in ((CondNewton(), small), (DPSGD(num_steps=4), PrivacyBudget(4.0, 1e-6))):
+        auto, linear = (
+            algorithm.fit(records, budget, head=head, random_source=RandomSource.of(1))
+            for head in (HEADS["auto"], Linear())
+        )
+        np.testing.assert_array_equal(auto.model.parameters, linear.model.parameters)
+        assert auto.guarantee.choice.startswith("The head Linear() was chosen because") and not linear.guarantee.choice
+
+
+def test_private_columns_make_the_model_linear() -> None:
+    records = make_records(lambda X: X[:, 0])
+    private = PrivateFeatures(np.random.default_rng(1).uniform(size=(3000, 1)), (Bounds(0, 1),))
+    mixed = Records(records.public, private, records.label)
+    result = Auto().fit(mixed, PrivacyBudget(4.0, 1e-6), head=HEADS["auto"], random_source=RandomSource.of(0))
+    assert isinstance(result.model.head, Linear)
+    assert "columns are private" in result.guarantee.choice and "CondNewton was chosen" in result.guarantee.choice
+
+
+def test_the_estimator_takes_it_by_default_and_saved_models_are_what_was_chosen(tmp_path: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(3000, 3))
+    y = np.clip(X[:, 0] ** 2 + 0.2 * rng.normal(size=3000), -1, 2)
+    model = PrivateRegressor(4.0, label_bounds=(-1, 2), random_state=0).fit(X, y)
+    assert not hasattr(model, "coef_") and len(model.curves_) == 3
+    loaded = PrivateRegressor.load(model.save(tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    few = PrivateRegressor(4.0, label_bounds=(-1, 2), random_state=0).fit(X[:100], y[:100])
+    assert few.coef_.shape == (3,) and not hasattr(few, "curves_")
+    Y = np.column_stack([y, -y])
+    both = PrivateRegressor(8.0, label_bounds=(-2, 2), random_state=0).fit(X, Y)
+    assert both.predict(X).shape == (3000, 2)
