@@ -70,6 +70,8 @@ class RoundsSetting:
         Neighbouring relation for the sensitivities.
     weights : RowWeights, optional
         Units of the records and their weights.
+    steps_per_round, most_directions : int
+        Number of steps of a round, and the largest number of directions that it measures.
     """
 
     public: PublicFeatures
@@ -78,6 +80,8 @@ class RoundsSetting:
     plan: NewtonPlan
     neighbouring: Neighbouring = Neighbouring.REPLACE
     weights: RowWeights | None = None
+    steps_per_round: int = STEPS_PER_ROUND
+    most_directions: int = MOST_DIRECTIONS
 
     @property
     def num_records(self) -> int:
@@ -191,7 +195,8 @@ class _Rounds:
         """Make all releases and return the posterior mean."""
         state, relevance = self._open(ask), Relevance(np.ones(self.scales.num_columns))
         steps = self.fractions[2:]
-        rounds = [steps[start : start + STEPS_PER_ROUND] for start in range(0, len(steps), STEPS_PER_ROUND)]
+        size = self.setting.steps_per_round
+        rounds = [steps[start : start + size] for start in range(0, len(steps), size)]
         signal = SIGNAL * state.scale.mean_square
         for number, fractions in enumerate(rounds):
             dictionary = self.setting.families.make(self.scales, self.sample, relevance, seed=number)
@@ -241,7 +246,7 @@ class _Rounds:
     def _measure(self, posterior: FunctionPosterior, state: RunState, fractions: list[float], ask: Ask) -> Overlap:
         """Measure along the directions of largest posterior variance, and add what was released."""
         overlap, n, total = posterior.overlap, len(self.X), state.rows.total_weight
-        at_most = min(MOST_DIRECTIONS, max(1, n // 4), max(1, int(MOST_CELLS / n)))
+        at_most = min(self.setting.most_directions, max(1, n // 4), max(1, int(MOST_CELLS / n)))
         # Directions with less variance than the noise of a release along them alone are not worth asking for.
         noise_std = state.per_clip_norm * NARROWEST * state.scale.residual_std / self.setting.mu / total
         least = noise_std**2 / sum(fractions)
