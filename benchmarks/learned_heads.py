@@ -47,6 +47,7 @@ HEADS: dict[str, Head] = {
     "learned": Learned(),
 }
 REFERENCES = ("boosting", "network")
+FORMER = "mlp before"  # by random features and Gauss-Newton steps; cannot be measured any more
 FIELDS = ("kind", "data", "n", "d", "model", "epsilon", "ratio", "floor")
 
 
@@ -171,7 +172,8 @@ def show() -> None:
     for row in rows:
         cells[row["kind"], row["data"]][row["model"], float(row["epsilon"])] = float(row["ratio"])
     for kind, epsilons in (("real", EPSILONS), ("simulated", EPSILONS[1:]), ("others", EPSILONS)):
-        columns = [(model, epsilon) for epsilon in epsilons for model in HEADS] + [(each, 0.0) for each in REFERENCES]
+        columns = [(model, epsilon) for epsilon in epsilons for model in (*HEADS, FORMER)]
+        columns += [(each, 0.0) for each in REFERENCES]
         print(f"\n| {kind} | " + " | ".join(f"{model} {epsilon or ''}".strip() for model, epsilon in columns) + " |")
         print("|---" * (len(columns) + 1) + "|")
         for (of_kind, data), values in cells.items():

@@ -54,7 +54,6 @@ CHANCE = {
     "heads.factorization": "initial weights",
     "heads.mlp": "initial weights",
     "heads.wide": "initial weights",
-    "training.distillation": "combinations of the columns of a Jacobian",
     "labels.simulation": "made-up labels",
     "auditing.tables": "made-up rows",
     "algorithms.weighted_llp": "public weights of the labels in a bag",

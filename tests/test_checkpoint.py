@@ -31,7 +31,7 @@ BUDGET = PrivacyBudget(4.0, 1e-6)
 CASES: dict[str, tuple[Algorithm, Head, bool]] = {
     "cond-newton": (CondNewton(), Linear(), False),
     "cond-newton with private columns": (CondNewton(), Linear(), True),
-    "cond-newton mlp": (CondNewton(width=30, tangents=10), MLP(hidden=(3,)), False),
+    "cond-newton mlp": (CondNewton(width=30), MLP(hidden=(3,)), False),
     "cond-dp": (CondDP(num_steps=12, optimizer="adam"), Linear(), True),
     "sampled": (CondDP(num_steps=12, batch_size=40), MLP(hidden=(3,)), False),
     "switch": (SwitchCondDP(num_steps=12, optimizer_state="carry"), MLP(hidden=(3,)), True),

@@ -38,7 +38,7 @@ from conddp.privacy.composition import compute_delta
 from conddp.privacy.randomness import RandomSource
 from conddp.privacy.release import Curator
 from conddp.privacy.transcript import GaussianRelease
-from conddp.training.distillation import Student
+from conddp.training.distillation import Student, mix_rows
 from conddp.training.loop import Progress
 from tests.test_algorithms import dataset
 
@@ -156,37 +156,58 @@ def test_distillation_repeats_what_it_is_given(rng: np.random.Generator) -> None
     head = MLP()
     columns = np.column_stack([data.public.values, np.ones(1500)])
     student = Student.of(head, data.public, constant=True)
-    for wanted in (target, 0.1 - target):  # the second time from what it has learned
+    for wanted in (target, 0.1 - target):
         student.learn(wanted, rng)
         found = head.predict(head.layout(4, 0).views(student.export()[None]), columns, None)[0]
         assert np.mean((found - wanted) ** 2) < 0.02 * np.var(wanted)
 
 
-def test_steps_along_the_jacobian_help_where_hidden_units_must_adapt(rng: np.random.Generator) -> None:
-    X = rng.normal(size=(6000, 10))
-    y = 3 + 2 * np.abs(X[:, :2].sum(axis=1)) * (X[:, 2] > 0) + 0.1 * rng.normal(size=6000)
-    data = Records(PublicFeatures(X), None, Labels(y, Bounds(0, 12)))
-    errors = []
-    for tangents in (0, 300):
-        algorithm = CondNewton(tangents=tangents)
-        fits = [algorithm.fit(data, BUDGET, head=MLP(), random_source=RandomSource.of(seed)) for seed in range(2)]
-        errors.append(np.mean([(fit.model.predict(data.public) - y) ** 2 for fit in fits]))
-    assert errors[1] < 0.9 * errors[0]
+def test_a_network_can_learn_on_more_rows_than_there_are_records(rng: np.random.Generator) -> None:
+    X = np.column_stack([rng.normal(size=(50, 2)), np.repeat(np.eye(3), [20, 20, 10], axis=0)])
+    public = PublicFeatures(X, groups=np.array([0, 1, 2, 2, 2]))
+    mixed = mix_rows(public)
+    assert mixed is not None and mixed.values.shape == (20_000, 5)
+    assert np.array_equal(mixed.values, mix_rows(public).values)  # type: ignore[union-attr]
+    for column in range(5):
+        assert set(mixed.values[:, column]) <= set(X[:, column])
+    assert (mixed.values[:, 2:].sum(axis=1) == 1).all()  # a category has one level
+    assert len(np.unique(mixed.values[:, :2], axis=0)) > 1000
+    assert mix_rows(PublicFeatures(np.ones((3, 2**22 // 7)))).values.shape[0] == 7  # type: ignore[union-attr]
+    weights = rng.uniform(size=50)
+    student = Student.of(MLP(), public, constant=True, weights=weights, mixed=mixed)
+    assert student.inputs.public.shape[0] == 20_050 and student.weights is not None
+    assert student.weights.values[50:] == pytest.approx(np.full(20_000, weights.mean()))
 
 
-def test_a_jacobian_that_is_too_large_is_not_asked_for(
+def test_networks_find_interactions_that_a_random_layer_misses(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    data = bent(rng, n=400)
-    for head, largest, tangents in ((MLP(), 1e9, 100), (MLP(), 400 * 200, 0), (Wide(), 1e9, 0), (Linear(), 1e9, 0)):
-        monkeypatch.setattr("conddp.algorithms.cond_newton.LARGEST_JACOBIAN", largest)
-        assert CondNewton().fit(data, BUDGET, head=head).settings["tangents"] == tangents
-    monkeypatch.setattr(
-        "conddp.training.distillation.MOST_COLUMNS", 100
-    )  # of fewer than the MLP has, combinations are taken
-    monkeypatch.setattr("conddp.algorithms.cond_newton.LARGEST_JACOBIAN", 1e9)
-    model = CondNewton().fit(data, PrivacyBudget(20.0, 1e-5), head=MLP()).model
-    assert np.mean((model.predict(data.public) - data.label.values) ** 2) < 0.5 * np.var(data.label.values)
+    X = rng.normal(size=(3000, 10))
+    y = 3 + 2 * np.abs(X[:, :2].sum(axis=1)) * (X[:, 2] > 0) + 0.1 * rng.normal(size=3000)
+    data = Records(PublicFeatures(X), None, Labels(y, Bounds(0, 12)))
+    errors = []
+    for most in (10, 9):  # columns that features are learned from
+        monkeypatch.setattr("conddp.algorithms.cond_newton.MOST_COLUMNS", most)
+        fit = CondNewton().fit(data, BUDGET, head=MLP(), random_source=RandomSource.of(0))
+        errors.append(np.mean((fit.model.predict(data.public) - y) ** 2))
+        assert ("num_hidden" in fit.settings) == (most == 9)
+        assert "at no further cost" in str(fit.guarantee)
+    assert errors[0] < 0.6 * errors[1] < 0.6 * y.var()
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("most", [3, 2])
+def test_a_network_is_fitted_far_from_zero_in_both_ways(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, fit_intercept: bool, most: int
+) -> None:
+    monkeypatch.setattr("conddp.algorithms.cond_newton.MOST_COLUMNS", most)
+    near = bent(rng, n=1500)
+    data = replace(near, label=Labels(near.label.values + 90, Bounds(90, 99)))
+    result = CondNewton(width=100).fit(
+        data, PrivacyBudget(20.0, 1e-5), head=MLP(), fit_intercept=fit_intercept, random_source=RandomSource.of(0)
+    )
+    errors = (result.model.predict(data.public) - data.label.values) ** 2
+    assert np.mean(errors) < 0.6 * np.var(data.label.values)
 
 
 def test_a_network_that_says_nothing_adds_nothing(rng: np.random.Generator) -> None:
@@ -222,7 +243,8 @@ def test_given_what_was_released_labels_change_nothing(
     for y in (rng.uniform(0, 9, size=300), rng.uniform(0, 9, size=300) ** 2 / 9):
         made_up = MadeUp()
         with monkeypatch.context() as patch:
-            patch.setattr("conddp.newton.run.release_residuals", made_up)
+            for module in ("run", "rounds"):
+                patch.setattr(f"conddp.newton.{module}.release_residuals", made_up)
             data = Records(public, None, Labels(y, Bounds(0, 9)))
             parameters.append(
                 CondNewton().fit(data, BUDGET, head=head, random_source=RandomSource.for_neighbours(0)).model.parameters

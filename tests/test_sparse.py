@@ -93,7 +93,7 @@ ONLY_IN_MEMORY: dict[str, tuple[Algorithm, Head]] = {
     "one-shot": (OneShot(), Linear()),
     "weighted-llp": (WeightedLLP(), Linear()),
     "cond-newton wide": (CondNewton(), Wide(width=12)),
-    "cond-newton mlp": (CondNewton(width=30, tangents=10), MLP(hidden=(3,))),
+    "cond-newton mlp": (CondNewton(width=30), MLP(hidden=(3,))),
     "rr-on-bins mlp": (RROnBins(), MLP(hidden=(3,))),
     "laplace fm": (ALGORITHMS["laplace"], FactorizationMachine(rank=2)),
     "tuned": (Tuned(candidates=(CondNewton(), OneShot())), Linear()),

@@ -138,7 +138,7 @@ def test_a_network_learns_from_weighted_records() -> None:
     label = np.tile([0.0, 1.0], 400)
     weights = np.tile([1.0, 9.0], 400)
     records = Records(PublicFeatures(X), None, Labels(label, Bounds(-1.0, 2.0)), weights=weights)
-    for algorithm in (CondNewton(width=30, tangents=10), NonPrivate(), CondDP(num_steps=200, clip_norm=3.0)):
+    for algorithm in (CondNewton(width=30), NonPrivate(), CondDP(num_steps=200, clip_norm=3.0)):
         predicted = fit(algorithm, records, HUGE, head=MLP(hidden=(4,))).model.predict(records.public)
         assert np.mean(predicted) == pytest.approx(0.9, abs=0.05)
 

@@ -46,33 +46,3 @@ def test_constant_columns_leave_the_constant_alone() -> None:
         WhitenedRows.of(PublicFeatures(np.zeros((10, 2))), constant=False)
     with pytest.raises(SchemaError, match="too large"):
         WhitenedRows.of(PublicFeatures(np.array([[1e200], [-1e200]])))
-
-
-@pytest.mark.parametrize("constant", [True, False])
-def test_further_directions_are_orthogonal_to_those_there_are(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, constant: bool
-) -> None:
-    monkeypatch.setattr("conddp.features.whitening.BLOCK_SIZE", 400)  # in several parts
-    X = rng.normal(size=(1000, 3))
-    rows = WhitenedRows.of(PublicFeatures(X), constant=constant)
-    new = rng.normal(size=(1000, 4)) * [3.0, 1.0, 0.1, 1e-5] + 0.5 * X[:, :1] + constant
-    columns = np.column_stack([new, X @ [1.0, 2.0, 3.0]])  # the last one is known already, the fourth nearly nothing
-    added = rows.complement(lambda part: columns[part], at_most=10)
-    assert added.num_directions == 3
-    together = np.hstack([rows.values, added.values])
-    assert together.T @ together / 1000 == pytest.approx(np.eye(together.shape[1]), abs=1e-9)
-    fitted = together @ (together.T @ new[:, :3] / 1000)
-    assert fitted == pytest.approx(new[:, :3], abs=1e-3)  # nothing else is left of the columns
-    assert (np.diff(added.variances) <= 0).all() and added.variances.mean() == pytest.approx(1.0)
-    strongest = rows.complement(lambda part: columns[part], at_most=1)
-    assert np.abs(strongest.values.ravel() @ added.values[:, 0]) / 1000 == pytest.approx(1.0)
-    nothing = rows.complement(lambda part: columns[part, 4:], at_most=10)
-    assert nothing.values.shape == (1000, 0)
-
-
-@pytest.mark.parametrize("n", [2, 7, 100, 399, 6184])
-def test_columns_that_do_not_vary_add_no_direction(rng: np.random.Generator, n: int) -> None:
-    rows = WhitenedRows.of(PublicFeatures(np.ones((n, 1))))
-    for values in (rng.normal(size=8), np.zeros(8)):  # what varies of them is rounding, of either sign
-        columns = np.outer(np.ones(n), values)
-        assert rows.complement(columns.__getitem__, at_most=9).num_directions == 0

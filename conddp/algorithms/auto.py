@@ -195,9 +195,7 @@ class Auto(Algorithm):
             return self._simulate(public, budget, head, fit_intercept, neighbouring, units, weights)
         reason = "all features are public, so that curvature is known exactly and only sums of residuals need noise"
         if head.linear_in is Linearity.NOTHING:
-            reason += (
-                ": it takes Newton steps on a wide random layer, then Gauss-Newton steps along the head's Jacobian"
-            )
+            reason += ": it learns features from what its Newton steps release, and the head from the predictions"
         if head.linear_in is Linearity.LEARNED:
             reason += ": it learns features from what its Newton steps release"
         return Choice(CondNewton(), reason)
@@ -238,14 +236,11 @@ class Auto(Algorithm):
             f"CondNewton with {num_steps} steps": CondNewton(plan=NewtonPlan(num_steps=num_steps))
             for num_steps in (12, 24)
         }
-        if head.linear_in is Linearity.NOTHING:
-            candidates["CondNewton with 100 hidden units"] = CondNewton(width=100)
-            candidates["CondNewton without Gauss-Newton steps"] = CondNewton(tangents=0)
         if neighbouring is Neighbouring.REPLACE:
             candidates["RROnBins"] = RROnBins()
         if head.linear_in is Linearity.COLUMNS and fit_intercept:
             candidates["PrivateMean"] = PrivateMean()
-        rng, shared = np.random.default_rng(0), Shared()
+        rng, shared = np.random.default_rng(0), Shared(briefly=head.linear_in is Linearity.NOTHING)
         errors: dict[str, list[float]] = {name: [] for name in candidates}
         drawn = [(family, seed) for family in FAMILIES for seed in range(self.num_simulations)]
         at_once = max(1, LABELS_AT_ONCE // len(public))

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from conddp._validate import positive_integer
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
-from conddp.algorithms.learned_fit import fit_learned
-from conddp.algorithms.lesson import Lesson, learn_together
+from conddp.algorithms.learned_fit import MOST_COLUMNS, fit_distilled, fit_learned
+from conddp.algorithms.lesson import NOTE, Predictor, distil
 from conddp.algorithms.private_directions import MOMENT_FRACTION, add_private_columns
 from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
@@ -43,7 +43,7 @@ from conddp.training.loop import Progress
 __all__ = ["CondNewton"]
 
 LARGEST_FEATURES = 4e7  # maximum number of entries in the matrix of random features
-LARGEST_JACOBIAN = 1e9  # maximum number of entries in the Jacobian of a head; a larger one takes too long
+MOST_HIDDEN = 500  # random features of nonlinear heads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +54,12 @@ class CondNewton(Algorithm):
     few full-batch steps suffice. Clip norms adapt to the residuals and direction weights adapt to the remaining
     uncertainty. The result is shrunk according to the known noise variance; see :mod:`conddp.newton.run`.
 
-    Nonlinear heads are fitted in function space. A wide layer of random hidden units maps the public columns to a few
-    hundred public features, and the linear method runs on these. Its predictions are released, so training the head to
-    reproduce them on public rows (distillation) costs nothing, however long it takes. No gradient of the head ever
-    depends on a label directly. The first distillation takes place when half of the budget is spent. From then on the
-    steps include directions from the Jacobian of the head in addition to those of the wide layer: they are Gauss-Newton
-    steps, damped according to the known noise. A second distillation takes place at the end. A head that is linear in
-    fixed features, such as :class:`~conddp.heads.wide.Wide`, is fitted directly. Heads that learn their features, such
-    as :class:`~conddp.heads.learned.Learned`, are fitted in rounds; see :mod:`conddp.newton.rounds`.
+    Other nonlinear heads, such as :class:`~conddp.heads.mlp.MLP`, are trained to reproduce predictions that have been
+    released (distillation). This costs nothing, however long it takes: no gradient of the head ever depends on a label
+    directly. The predictions are those of a function whose features are learned in rounds of Newton steps, as for
+    :class:`~conddp.heads.learned.Learned`; see :mod:`conddp.newton.rounds`. With more than 2,000 public columns, which
+    is too many to learn features from, they are those of a wide layer of random hidden units. A head that is linear in
+    fixed features, such as :class:`~conddp.heads.wide.Wide`, is fitted directly.
 
     Private columns are supported for heads that are linear in the columns or in fixed public features, such as
     :class:`~conddp.heads.wide.Wide`, and have linear terms. Their second moments are released first, with a fifth of
@@ -72,12 +70,8 @@ class CondNewton(Algorithm):
     plan : NewtonPlan
         Constants of the Newton steps. The defaults were derived on simulated labels.
     width : int
-        Number of hidden units for nonlinear heads. Reduced if there are few records.
-    tangents : int
-        Maximum number of directions of the head's Jacobian that are added when half of the budget is spent. Reduced if
-        there are few records, and 0 if records times parameters exceed a billion. With 0, the head learns from the wide
-        layer only. A callback receives the coefficients of all directions, so their number grows when directions are
-        added.
+        Approximate number of nonlinear features that MLP and factorisation machine learn from. With more than 2,000
+        public columns, the number of hidden units, which is at most 500 and reduced if there are few records.
     """
 
     summary: ClassVar[str] = "noisy Newton steps, all settings chosen by rule"
@@ -88,13 +82,10 @@ class CondNewton(Algorithm):
     learns_features: ClassVar[bool] = True
 
     plan: NewtonPlan = field(default_factory=NewtonPlan)
-    width: int = 500
-    tangents: int = 300
+    width: int = 1000
 
     def __post_init__(self) -> None:
         positive_integer(width=self.width)
-        if self.tangents:
-            positive_integer(tangents=self.tangents)
 
     def check(self, schema: Schema, head: Head, neighbouring: Neighbouring, loss: Loss | None = None) -> None:
         """Raise if private columns are combined with a head that is not linear in fixed features."""
@@ -121,15 +112,17 @@ class CondNewton(Algorithm):
             Every release is a Gaussian mechanism with a fixed fraction of :math:`\mu^2`. Together they form one
             Gaussian mechanism with parameter :math:`\mu`, accounted exactly
             (:func:`conddp.newton.release.release_residuals`, :func:`conddp.newton.private_columns.release_moments`).
-            Public rows and random features are free. Distillation reads released predictions only. The Jacobian of the
-            head depends only on these and on public rows. If units have several records, or records have weights, each
-            release is calibrated to the unit or record that can move it most, and the weights are public
+            Public rows, random features and features that are learned from released numbers are free. Distillation
+            reads public rows and released predictions only. If units have several records, or records have weights,
+            each release is calibrated to the unit or record that can move it most, and the weights are public
             (:class:`~conddp.features.row_weights.RowWeights`).
         """
         if task.head.linear_in is Linearity.LEARNED:
             return fit_learned(task, self.plan)
+        if _learns_from_features(task):
+            return fit_distilled([task], self.plan, width=self.width)[0]
         started = self._start(task)
-        lesson, begin = started.lesson, started.begin
+        begin = started.begin
         run = run_newton(
             begin.rows,
             begin.label,
@@ -141,11 +134,8 @@ class CondNewton(Algorithm):
             plan=self.plan,
             loss=task.loss,
             callback=begin.callback,
-            add_directions=lesson.add_directions(begin.rows) if lesson and lesson.num_tangents else None,
         )
-        if lesson is not None:
-            learn_together([lesson], [run.rows], [run.coefficients])
-        return started.finish(run)
+        return _finish([started], [run])[0]
 
     def run_together(self, tasks: Sequence[Task]) -> list[FitResult]:
         """Take the steps of all tasks together, and distil together what has the same random numbers.
@@ -155,33 +145,22 @@ class CondNewton(Algorithm):
         """
         if tasks[0].head.linear_in is Linearity.LEARNED:
             return [self.run(task) for task in tasks]
+        if _learns_from_features(tasks[0]):
+            return fit_distilled(tasks, self.plan, width=self.width)
         started = [self._start(task) for task in tasks]
-        lessons = [each.lesson for each in started if each.lesson is not None]
-
-        def add_directions(
-            numbers: Sequence[int], coefficients: Sequence[NDArray[np.float64]]
-        ) -> Sequence[WhitenedRows]:
-            some, rows = [lessons[number] for number in numbers], [started[number].begin.rows for number in numbers]
-            learn_together(some, rows, coefficients)
-            return [lesson.compute_tangents(each) for lesson, each in zip(some, rows, strict=True)]
-
         runs = run_jointly(
             [each.begin for each in started],
             neighbouring=tasks[0].neighbouring,
             plan=self.plan,
             loss=tasks[0].loss,
-            add_directions=add_directions if lessons and lessons[0].num_tangents else None,
         )
-        if lessons:
-            learn_together(lessons, [run.rows for run in runs], [run.coefficients for run in runs])
-        return [each.finish(run) for each, run in zip(started, runs, strict=True)]
+        return _finish(started, runs)
 
     def _start(self, task: Task) -> "_Started":
         """Choose settings, spend the budget, and release what comes before the steps."""
         mu = calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
         features = task.share(("features", self.width), lambda: self._make_features(task))
         public_rows = _whiten(task, features)
-        num_tangents = self._count_tangents(task)
         settings = {
             **asdict(self.plan),
             "num_steps": len(self.plan.divide_budget(count_noise_records(public_rows))) - 2,
@@ -189,12 +168,10 @@ class CondNewton(Algorithm):
             "num_directions": public_rows.num_directions + task.num_private,
             "moment_fraction": MOMENT_FRACTION if task.num_private else 0.0,
             "num_hidden": features.num_added,
-            "tangents": num_tangents,
             "head": repr(task.head),
             **describe_weights(public_rows.weights),
         }
-        seen = "public columns, n and what was released before" if num_tangents else "public columns and n only"
-        task.note_free("whitening", f"reads {seen}")
+        task.note_free("whitening", "reads public columns and n only")
         reason = "noisy sums of clamped residuals times rows, and of their squares"
         if task.num_private:
             reason += "; before them, noisy second moments of private columns"
@@ -215,35 +192,32 @@ class CondNewton(Algorithm):
             task.curator,
             _watch(task, len(self.plan.divide_budget(count_noise_records(public_rows))), course),
         )
-        lesson = Lesson.of(task, num_tangents) if task.head.linear_in is Linearity.NOTHING else None
-        return _Started(task, settings, features, begin, course, lesson)
+        return _Started(task, settings, features, begin, course)
 
     def _make_features(self, task: Task) -> FeatureMap:
-        """Features for the Newton steps: those of the head, or a wide random layer for nonlinear heads."""
+        """Features for the Newton steps: those of the head, or a wide random layer for nonlinear heads.
+
+        Their number is limited to a quarter of the records and to what fits in memory.
+        """
         if task.head.linear_in is not Linearity.NOTHING:
             return task.head.make_features(task.public, constant=task.fit_intercept)
-        return RandomFeatures.of(task.public, self._limit(self.width, task.num_records), constant=task.fit_intercept)
+        n = task.num_records
+        number = max(1, min(self.width, MOST_HIDDEN, n // 4, int(LARGEST_FEATURES / n)))
+        return RandomFeatures.of(task.public, number, constant=task.fit_intercept)
 
-    def _count_tangents(self, task: Task) -> int:
-        """Maximum number of Jacobian directions to add; 0 for heads that are linear in their parameters."""
-        if task.head.linear_in is not Linearity.NOTHING or not self.tangents:
-            return 0
-        size = task.head.layout(task.num_columns, 0).size
-        return self._limit(self.tangents, task.num_records) if task.num_records * size <= LARGEST_JACOBIAN else 0
 
-    @staticmethod
-    def _limit(number: int, num_records: int) -> int:
-        """Limit a number of features to a quarter of the records and to what fits in memory."""
-        return max(1, min(number, num_records // 4, int(LARGEST_FEATURES / num_records)))
+def _learns_from_features(task: Task) -> bool:
+    """Whether the head is trained on predictions with learned features."""
+    return task.head.linear_in is Linearity.NOTHING and len(task.public.names) <= MOST_COLUMNS
 
 
 def _whiten(task: Task, features: FeatureMap) -> PublicRows:
     """Whiten the public rows, with weights of the records if the user gave some or units have several records.
 
-    Rows that private columns or directions of a Jacobian will be appended to are kept in memory, however large.
+    Rows that private columns will be appended to are kept in memory, however large.
     """
     added, constant = features.num_added, task.fit_intercept
-    extended = task.num_private > 0 or task.head.linear_in is Linearity.NOTHING
+    extended = task.num_private > 0
     make = WhitenedRows.of if extended else whiten
     given = None if task.weights is None else RowWeights.give(task.weights)
     if task.repeated_units is None:
@@ -288,22 +262,42 @@ class _Started:
     features: FeatureMap
     begin: RunStart
     course: list[NDArray[np.float64]]  # coefficients after each release
-    lesson: Lesson | None
 
-    def finish(self, run: NewtonRun) -> FitResult:
-        """Make the model; a nonlinear head has learned by now."""
-        task, rows = self.task, self.begin.rows
-        if self.lesson is not None:
-            parameters = self.lesson.student.export()
-            note = "The model was fitted to predictions that these releases determine, at no further cost."
-        else:
-            weights = rows.matrix @ run.coefficients
+    def weigh(self, run: NewtonRun) -> NDArray[np.float64]:
+        """Weights of the features, and of the constant if there is one."""
+        return np.asarray(self.begin.rows.matrix @ run.coefficients)
+
+    def make_predictor(self, run: NewtonRun) -> Predictor:
+        """Make a function that predicts the label from public rows as the run does."""
+        task, weights = self.task, self.weigh(run)
+        bounds = task.schema.label_bounds
+        constant = weights[-1] if task.fit_intercept else -bounds.midpoint / bounds.width
+
+        def predict(public: PublicFeatures) -> NDArray[np.float64]:
+            values = self.features.transform(public).values
+            return np.asarray(values @ weights[: values.shape[1]] + constant)
+
+        return predict
+
+    def finish(self, run: NewtonRun, learned: NDArray[np.float64] | None) -> FitResult:
+        """Make the model, with the parameters of a nonlinear head if it has learned them."""
+        task, parameters = self.task, learned
+        if parameters is None:
             parameters = task.head.make_parameters(
-                weights, self.features, num_public=len(task.public.names), constant=task.fit_intercept
+                self.weigh(run), self.features, num_public=len(task.public.names), constant=task.fit_intercept
             )
-            note = ""
-        model = task.make_model(parameters)
-        return task.finish(model, self.settings, note=note, diagnostics=_diagnose(model, rows, run, self.course))
+        model, note = task.make_model(parameters), "" if learned is None else NOTE
+        diagnostics = _diagnose(model, self.begin.rows, run, self.course)
+        return task.finish(model, self.settings, note=note, diagnostics=diagnostics)
+
+
+def _finish(started: Sequence[_Started], runs: Sequence[NewtonRun]) -> list[FitResult]:
+    """Make the models of several tasks; nonlinear heads learn together."""
+    tasks = [each.task for each in started]
+    learned: Sequence[NDArray[np.float64] | None] = [None] * len(tasks)
+    if tasks[0].head.linear_in is Linearity.NOTHING:
+        learned = distil(tasks, [each.make_predictor(run) for each, run in zip(started, runs, strict=True)])
+    return [each.finish(run, own) for each, run, own in zip(started, runs, learned, strict=True)]
 
 
 def _watch(task: Task, num_steps: int, course: list[NDArray[np.float64]]) -> StepCallback:
@@ -325,16 +319,10 @@ def _diagnose(model: FittedModel, rows: Rows, run: NewtonRun, course: list[NDArr
         deviations = tuple(model.compute_linear_deviations(covariance).tolist())
     return Diagnostics(
         tuple(range(1, len(course) + 1)),
-        tuple(width * float(np.linalg.norm(_pad(each, run) - run.coefficients)) for each in course),
+        tuple(width * float(np.linalg.norm(each - run.coefficients)) for each in course),
         tuple(width * each for each in run.residual_stds),
         deviations,
     )
-
-
-def _pad(coefficients: NDArray[np.float64], run: NewtonRun) -> NDArray[np.float64]:
-    """Pad coefficients with zeros for directions that were added later in the run."""
-    number = len(run.coefficients) - len(coefficients)
-    return np.pad(coefficients, (0, number)) if number else coefficients
 
 
 ALGORITHMS.add("cond-newton", CondNewton())

@@ -1,23 +1,27 @@
-"""Fits of heads whose features are learned from released numbers, as CondNewton makes them."""
+"""Fits with features that are learned from released numbers, as CondNewton makes them."""
 
 import math
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from conddp.algorithms.lesson import NOTE, distil
 from conddp.algorithms.private_directions import MOMENT_FRACTION, add_private_columns
 from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
 from conddp.data.memory import find_available_memory
 from conddp.data.parts import PublicFeatures
+from conddp.data.passes import list_blocks
 from conddp.data.records import Records
 from conddp.data.scaling import scale_bounds
 from conddp.data.stored_labels import open_labels
 from conddp.errors import SchemaError
 from conddp.features.additive_terms import AdditiveTerms
 from conddp.features.dictionary import Dictionary
+from conddp.features.feature_families import Families
 from conddp.features.whitening import WhitenedRows
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.effects import Effects
@@ -27,7 +31,6 @@ from conddp.newton.effects import Refit, estimate_effects
 from conddp.newton.parameter_posterior import ParameterPosterior
 from conddp.newton.rounds import (
     MOST_SAMPLED,
-    STEPS_PER_ROUND,
     RoundsResult,
     RoundsSetting,
     estimate_memory,
@@ -39,7 +42,7 @@ from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.events import make_gaussian_event
 from conddp.training.loop import Callback, Progress, StepCounter
 
-__all__ = ["fit_learned"]
+__all__ = ["MOST_COLUMNS", "LearnedFit", "fit_distilled", "fit_learned"]
 
 Vector = NDArray[np.float64]
 
@@ -48,71 +51,159 @@ MOST_FEATURES = 12_000  # of a dictionary, whose Gram matrix is kept in memory: 
 PUBLIC_FRACTION = 0.5  # of the budget for a function of public columns alone, if there are private ones
 BEFORE_STEP = 0.9  # of the time of a step that follows long computations: how much they take
 NUM_WATCHED = 1000  # public rows on which predictions of iterates are compared
+ROWS_AT_ONCE = 4096  # for which features are evaluated at once
+BRIEF_WIDTH, BRIEF_STEPS = 100, 12  # features, and steps of a round, of trials that are to be made briefly
+
+
+@dataclass(frozen=True)
+class LearnedFit:
+    """What a task has released of a function with learned features, before a model is made of it.
+
+    Parameters
+    ----------
+    task : Task
+        The fit, whose budget is spent.
+    settings : mapping
+        All settings of the fit.
+    rounds : RoundsResult
+        The function.
+    setting : RoundsSetting
+        Public settings of the rounds.
+    private : array of shape (q,), optional
+        Weights of private features.
+    refit : Refit, optional
+        The linear fit to all columns, if some are private.
+    """
+
+    task: Task
+    settings: dict[str, Any]
+    rounds: RoundsResult
+    setting: RoundsSetting
+    private: Vector | None = None
+    refit: Refit | None = None
+
+    @classmethod
+    def release(cls, task: Task, plan: NewtonPlan, families: Families) -> "LearnedFit":
+        r"""Spend the budget of a task on rounds of Newton steps with features that are learned on the way.
+
+        With private columns, half of the budget goes to rounds that fit the label by public columns alone, which do
+        not read private columns. Its released predictions are then one more public column of a linear fit to all
+        columns.
+
+        Trials that are to be made briefly have fewer features, directions and rounds.
+
+        Privacy
+            The rounds are one Gaussian mechanism (:func:`conddp.newton.rounds.run_rounds`), and so are the second
+            moments of private columns and the steps of the linear fit. Their fractions of :math:`\mu^2` are fixed in
+            advance and add up to one.
+        """
+        mu = calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
+        fraction = PUBLIC_FRACTION if task.num_private else 1.0
+        weights = weigh_records(task, num_directions=len(task.public.names) + task.num_private)
+        setting = RoundsSetting(task.public, families, mu * math.sqrt(fraction), plan, task.neighbouring, weights)
+        if task.shared is not None and task.shared.briefly:
+            setting = replace(
+                setting,
+                families=replace(families, width=min(families.width, BRIEF_WIDTH)),
+                steps_per_round=BRIEF_STEPS,
+                most_directions=BRIEF_WIDTH,
+            )
+        num_releases = len(plan.divide_budget(setting.num_records))
+        _check_size(task, setting, num_steps=num_releases - 2)
+        settings: dict[str, Any] = {
+            **asdict(plan),
+            "num_steps": num_releases - 2,
+            "mu": mu,
+            "moment_fraction": (1 - fraction) * MOMENT_FRACTION,
+            "public_fraction": fraction,
+            "head": repr(task.head),
+            **describe_weights(weights),
+        }
+        task.note_free("features and directions", "read public columns, n and what was released before")
+        reason = "noisy sums of clamped residuals times rows, and of their squares"
+        if task.num_private:
+            reason += "; noisy second moments of private columns"
+        records = task.spend(reason, settings, event=make_gaussian_event(mu))
+        label_range = scale_bounds(task.schema.label_bounds, center=True)
+        watch = _Watch(task.callback, num_releases * (2 if task.num_private else 1))
+        rounds = run_rounds(
+            setting,
+            open_labels(records.label, center=True),
+            label_range,
+            curator=task.curator,
+            loss=task.loss,
+            callback=watch,
+            watch_work=watch.show_work,
+            num_watched=NUM_WATCHED,
+        )
+        settings |= {"num_directions": list(rounds.num_directions), "num_features": rounds.dictionary.num_features}
+        private, refit = np.zeros(task.num_private) if task.num_private else None, None
+        if task.num_private and not watch.stopped:
+            rounds, private, refit = _fit_all_columns(
+                task, records, rounds, setting, watch, mu=mu * math.sqrt(1 - fraction)
+            )
+        return cls(task, settings, rounds, setting, private, refit)
+
+    def predict(self, public_features: PublicFeatures) -> Vector:
+        """Predictions without private columns, in units of the label range about its middle; not clamped."""
+        X, rounds = public_features.values, self.rounds
+        parts = [
+            rounds.dictionary.predict(X[span], rounds.weights) for span in list_blocks(len(X), block_size=ROWS_AT_ONCE)
+        ]
+        return rounds.constant + np.concatenate([np.empty(0), *parts])
+
+    def estimate_effects(self, model: FittedModel) -> Effects | None:
+        """Estimate the effects of the columns, if the function is a sum of functions of single columns and pairs."""
+        if not self.rounds.dictionary.has_curves:
+            return None
+        return _estimate_effects(self.setting, self.rounds, model, self.refit)
+
+    def finish(self, model: FittedModel, *, note: str = "", effects: Effects | None = None) -> FitResult:
+        """Return the result of the fit with a model that was made of the function."""
+        width, task, rounds = model.label_bounds.width, self.task, self.rounds
+        # Standard deviations of predictions due to each component, in the units of the label.
+        components = {name: width * math.sqrt(max(0.0, each)) for name, each in rounds.components.items()}
+        settings = {**self.settings, "components": components}
+        return task.finish(model, settings, note=note, diagnostics=_diagnose(width, rounds, effects))
 
 
 def fit_learned(task: Task, plan: NewtonPlan) -> FitResult:
-    r"""Spend the budget of a task on rounds of Newton steps with features that are learned on the way.
-
-    With private columns, half of the budget goes to rounds that fit the label by public columns alone, which do not
-    read private columns. Its released predictions are then one more public column of a linear fit to all columns.
+    """Fit a head whose features are learned; the model is the function itself.
 
     Privacy
-        The rounds are one Gaussian mechanism (:func:`conddp.newton.rounds.run_rounds`), and so are the second moments
-        of private columns and the steps of the linear fit. Their fractions of :math:`\mu^2` are fixed in advance and
-        add up to one.
+        That of :meth:`LearnedFit.release`.
     """
     if len(task.public.names) > MOST_COLUMNS:
         raise SchemaError(
             f"features are learned from up to {MOST_COLUMNS:,} public columns, got {len(task.public.names):,}. Use the "
             "head 'linear', or leave columns out."
         )
-    mu = calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
-    fraction = PUBLIC_FRACTION if task.num_private else 1.0
-    weights = weigh_records(task, num_directions=len(task.public.names) + task.num_private)
-    setting = RoundsSetting(
-        task.public, task.head.make_families(), mu * math.sqrt(fraction), plan, task.neighbouring, weights
-    )
-    num_releases = len(plan.divide_budget(setting.num_records))
-    _check_size(task, setting, num_steps=num_releases - 2)
-    settings: dict[str, Any] = {
-        **asdict(plan),
-        "num_steps": num_releases - 2,
-        "mu": mu,
-        "moment_fraction": (1 - fraction) * MOMENT_FRACTION,
-        "public_fraction": fraction,
-        "head": repr(task.head),
-        **describe_weights(weights),
-    }
-    task.note_free("features and directions", "read public columns, n and what was released before")
-    reason = "noisy sums of clamped residuals times rows, and of their squares"
-    if task.num_private:
-        reason += "; noisy second moments of private columns"
-    records = task.spend(reason, settings, event=make_gaussian_event(mu))
-    label_range = scale_bounds(task.schema.label_bounds, center=True)
-    watch = _Watch(task.callback, num_releases * (2 if task.num_private else 1))
-    rounds = run_rounds(
-        setting,
-        open_labels(records.label, center=True),
-        label_range,
-        curator=task.curator,
-        loss=task.loss,
-        callback=watch,
-        watch_work=watch.show_work,
-        num_watched=NUM_WATCHED,
-    )
-    settings |= {"num_directions": list(rounds.num_directions), "num_features": rounds.dictionary.num_features}
-    private, refit = np.zeros(task.num_private) if task.num_private else None, None
-    if task.num_private and not watch.stopped:
-        rounds, private, refit = _fit_all_columns(
-            task, records, rounds, setting, watch, mu=mu * math.sqrt(1 - fraction)
-        )
-    head, parameters = task.head.export(rounds.dictionary, rounds.weights, rounds.constant, private)
+    fit = LearnedFit.release(task, plan, task.head.make_families())
+    head, parameters = task.head.export(fit.rounds.dictionary, fit.rounds.weights, fit.rounds.constant, fit.private)
     model = replace(task, head=head).make_model(parameters)
-    width = model.label_bounds.width
-    effects = _estimate_effects(setting, rounds, model, refit) if rounds.dictionary.has_curves else None
-    # Standard deviations of predictions due to each component, in the units of the label.
-    settings["components"] = {name: width * math.sqrt(max(0.0, each)) for name, each in rounds.components.items()}
-    return task.finish(model, settings, diagnostics=_diagnose(width, rounds, effects))
+    return fit.finish(model, effects=fit.estimate_effects(model))
+
+
+def fit_distilled(tasks: Sequence[Task], plan: NewtonPlan, *, width: int) -> list[FitResult]:
+    """Fit nonlinear heads to predictions with learned features, those of several trials together.
+
+    Privacy
+        That of :meth:`LearnedFit.release`, for every task: predictions at public rows are determined by its releases.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+        Fits of the same head to the same public columns.
+    plan : NewtonPlan
+        Constants of the steps.
+    width : int
+        Approximate number of nonlinear features.
+    """
+    fits = [LearnedFit.release(task, plan, Families(width)) for task in tasks]
+    learned = distil(tasks, [fit.predict for fit in fits])
+    return [
+        fit.finish(fit.task.make_model(parameters), note=NOTE) for fit, parameters in zip(fits, learned, strict=True)
+    ]
 
 
 def _check_size(task: Task, setting: RoundsSetting, *, num_steps: int) -> None:
@@ -124,7 +215,7 @@ def _check_size(task: Task, setting: RoundsSetting, *, num_steps: int) -> None:
             f"features are chosen from dictionaries of up to {MOST_FEATURES:,}, and {d:,} columns with "
             f"{task.head!r} make up to {number:,}. Choose a smaller width, or leave columns out."
         )
-    num_rounds = -(-num_steps // STEPS_PER_ROUND)
+    num_rounds = -(-num_steps // setting.steps_per_round)
     needed = estimate_memory(n, number, num_rounds, weighted=setting.weights is not None)
     available = find_available_memory()
     if needed > available:

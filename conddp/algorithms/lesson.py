@@ -1,127 +1,72 @@
-"""Distillation of the released predictions of CondNewton into a nonlinear head, during its steps and at their end."""
+"""Distillation of predictions that the releases of fits determine into nonlinear heads."""
 
-import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conddp.algorithms.task import Task
+from conddp.data.parts import PublicFeatures
 from conddp.data.scaling import scale_bounds
-from conddp.features.whitening import WhitenedRows
-from conddp.newton.release import Rows
-from conddp.privacy.randomness import RandomSource
-from conddp.training import distillation
-from conddp.training.distillation import Student
+from conddp.training.distillation import Student, learn_together, mix_rows
 
-__all__ = ["Lesson", "learn_together"]
+__all__ = ["NOTE", "Predictor", "distil"]
 
 Vector = NDArray[np.float64]
+Predictor = Callable[[PublicFeatures], Vector]  # predictions in units of the label range, about its middle
+
+NOTE = "The model was fitted to predictions that these releases determine, at no further cost."
 
 
-@dataclass
-class Lesson:
-    """A student that learns what was released of one fit.
+def distil(tasks: Sequence[Task], predictors: Sequence[Predictor]) -> list[Vector]:
+    """Train the heads of several tasks to reproduce a predictor each, and return their parameters.
+
+    The predictors may be evaluated on any public rows. Heads learn on those of the records and, unless they learn
+    briefly, on mixtures of them. Those with the same random numbers are trained at once.
 
     Privacy
-        Post-processing: reads public columns and released predictions only.
+        Post-processing: reads public columns and predictors that have been released only.
 
     Parameters
     ----------
-    student : Student
-        Head that is trained.
-    label_range : (low, high)
-        Bounds to which predictions are clamped.
-    rng : numpy.random.Generator
-        Generator for initial weights and batches.
-    num_tangents : int
-        Maximum number of directions of the head's Jacobian.
-    random_source : RandomSource
-        Source of ``rng``.
-    briefly : bool
-        Whether the student learns in half of the steps.
-    num_learned : int
-        How often the student has learned.
+    tasks : sequence of Task
+        Fits of the same head to the same public columns.
+    predictors : sequence of callables
+        What was released of each of them.
     """
-
-    student: Student
-    label_range: tuple[float, float]
-    rng: np.random.Generator
-    num_tangents: int
-    random_source: RandomSource
-    briefly: bool = False
-    num_learned: int = 0
-
-    @classmethod
-    def of(cls, task: Task, num_tangents: int) -> "Lesson":
-        """Make a lesson with an untrained student."""
-        blank = task.share(
-            "student",
-            lambda: Student.of(task.head, task.public, constant=task.fit_intercept, weights=task.weights),
-        )
-        return cls(
-            replace(blank),
-            scale_bounds(task.schema.label_bounds, center=task.fit_intercept),
-            task.make_generator("weights"),
-            num_tangents,
-            task.random_source,
-            task.shared is not None and task.shared.briefly,
-        )
-
-    def add_directions(self, rows: Rows) -> Callable[[Vector], WhitenedRows]:
-        """Make a callback that distils the current predictions and returns the tangent directions of the head."""
-
-        def add(coefficients: Vector) -> WhitenedRows:
-            learn_together([self], [rows], [coefficients])
-            return self.compute_tangents(rows)
-
-        return add
-
-    def compute_tangents(self, rows: Rows) -> WhitenedRows:
-        """Compute tangent directions of the head, orthogonal to those of the rows."""
-        assert isinstance(rows, WhitenedRows)
-        return self.student.compute_tangents(rows, at_most=self.num_tangents)
-
-    def goes_with(self, other: "Lesson") -> bool:
-        """Whether both are about to learn on the same inputs with the same random numbers."""
-        return (
-            self.random_source.seeded
-            and self.random_source == other.random_source
-            and (self.num_learned, self.briefly) == (other.num_learned, other.briefly)
-            and self.student.inputs is other.student.inputs
-        )
+    first = tasks[0]
+    briefly = first.shared is not None and first.shared.briefly
+    mixed = None if briefly else first.share("mixed rows", lambda: mix_rows(first.public))
+    blank = first.share(
+        ("student", mixed is None),
+        lambda: Student.of(first.head, first.public, constant=first.fit_intercept, weights=first.weights, mixed=mixed),
+    )
+    students = [replace(blank) for _ in tasks]
+    targets = [_predict(task, predictor, mixed) for task, predictor in zip(tasks, predictors, strict=True)]
+    for group in _group(tasks):
+        rng = tasks[group[0]].make_generator("weights")
+        learn_together([students[i] for i in group], [targets[i] for i in group], rng, briefly=briefly)
+    return [student.export() for student in students]
 
 
-def learn_together(lessons: Sequence[Lesson], rows: Sequence[Rows], coefficients: Sequence[Vector]) -> None:
-    """Distil the predictions of several runs; those that have the same random numbers, at once.
+def _predict(task: Task, predictor: Predictor, mixed: PublicFeatures | None) -> Vector:
+    """Predictions for the rows that a head learns on, in units of its own predictions."""
+    bounds, center = task.schema.label_bounds, task.fit_intercept
+    parts = [predictor(rows) for rows in (task.public, mixed) if rows is not None]
+    offset = 0.0 if center else bounds.midpoint / bounds.width
+    return np.clip(np.concatenate(parts) + offset, *scale_bounds(bounds, center=center))
 
-    Parameters
-    ----------
-    lessons : sequence of Lesson
-        The lessons.
-    rows : sequence of WhitenedRows
-        Rows of each run.
-    coefficients : sequence of arrays of shape (k,)
-        Coefficients of each run, which have been released.
-    """
+
+def _group(tasks: Sequence[Task]) -> list[list[int]]:
+    """Numbers of tasks with the same random numbers, by group. Without a seed, none have the same."""
     groups: list[list[int]] = []
-    for number, lesson in enumerate(lessons):
+    for number, task in enumerate(tasks):
         for group in groups:
-            if lessons[group[0]].goes_with(lesson):
+            source = tasks[group[0]].random_source
+            if source.seeded and source == task.random_source:
                 group.append(number)
                 break
         else:
             groups.append([number])
-    for group in groups:
-        some, predictions = [lessons[number] for number in group], []
-        for number in group:
-            known = rows[number]
-            assert isinstance(known, WhitenedRows)
-            predictions.append(np.clip(known.predict(coefficients[number]), *lessons[number].label_range))
-        students, briefly = [each.student for each in some], some[0].briefly
-        distillation.learn_together(students, predictions, some[0].rng, briefly=briefly)
-        for lesson in some:
-            lesson.num_learned += 1
-            if lesson is not some[0]:
-                lesson.rng = copy.deepcopy(some[0].rng)
+    return groups

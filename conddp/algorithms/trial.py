@@ -42,7 +42,8 @@ class Shared:
     Parameters
     ----------
     briefly : bool
-        Whether nonlinear heads learn what was released in half of the steps, to compare algorithms sooner.
+        Whether to learn fewer features, in fewer rounds, and to train nonlinear heads in fewer steps, to compare
+        algorithms sooner.
     """
 
     briefly: bool = False

@@ -8,7 +8,6 @@ axis is then scaled to unit second moment. The result does not depend on the uni
 :math:`\theta = \tfrac1A \sum_i a_i y_i u_i`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp.data.parts import PublicFeatures, require_public
-from conddp.data.passes import BLOCK_SIZE, list_blocks, run_pass
 from conddp.data.units import Units
 from conddp.features.principal_axes import PrincipalAxes
 from conddp.features.public_rows import DensePass, PublicRows
@@ -81,44 +79,6 @@ class WhitenedRows(PublicRows):
         axes.whiten(public, values)
         variances = np.concatenate([np.ones(int(constant)), axes.variances])
         return cls(values, variances, axes.make_matrix(constant=constant), constant, weights)
-
-    def complement(self, columns: Callable[[slice], NDArray[np.float64]], *, at_most: int) -> "WhitenedRows":
-        """Compute directions of additional public columns, orthogonal to the existing directions.
-
-        The columns are not standardised, so columns with a larger variance have more influence.
-
-        Parameters
-        ----------
-        columns : callable
-            Function that returns the columns for a span of the records.
-        at_most : int
-            Maximum number of directions. Those with the largest variance are kept. Directions with less than a
-            millionth of the total variance of the columns are dropped.
-        """
-        n, total = len(self.values), self.total_weight
-
-        def sum_block(span: slice, rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-            block = columns(span)
-            scaled = block if self.weights is None else block * self.weights.values[span, None]
-            return rows.T @ scaled / total, block.T @ scaled / total
-
-        along, gram = run_pass(sum_block, self.values, block_size=BLOCK_SIZE // 4)
-        squared, rotation = np.linalg.eigh(gram - along.T @ along)
-        varying = np.trace(gram) - (along[0] @ along[0] if self.has_constant else 0.0)
-        least = max(1e-6 * varying, 1e-12 * np.trace(gram))  # smaller values are rounding errors
-        keep = np.flatnonzero(squared > least)[::-1][:at_most]
-        matrix = rotation[:, keep] / np.sqrt(squared[keep])
-        values = np.empty((n, len(keep)))
-        for span in list_blocks(n, block_size=BLOCK_SIZE // 4):
-            values[span] = (columns(span) - self.values[span] @ along) @ matrix
-        variances = squared[keep] / (squared[keep].mean() if len(keep) else 1.0)
-        return WhitenedRows(values, variances, matrix, False, self.weights)
-
-    def join(self, added: "WhitenedRows") -> "WhitenedRows":
-        """Append directions to these rows. ``matrix`` still refers to the original directions only."""
-        values = np.hstack([self.values, added.values])
-        variances = np.concatenate([self.variances, added.variances])
-        return WhitenedRows(values, variances, self.matrix, self.has_constant, self.weights)
 
     @property
     def num_records(self) -> int:

@@ -1,7 +1,7 @@
 """Several Newton runs on the same public rows, whose sums are computed in one pass of matrix products."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from conddp.newton.release import (
     release_residuals,
     release_sums,
 )
-from conddp.newton.run import DirectionsQuestion, NewtonRun, ResidualQuestion, StepCallback, take_steps
+from conddp.newton.run import NewtonRun, ResidualQuestion, StepCallback, take_steps
 from conddp.newton.schedule import NewtonPlan
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.release import Curator
@@ -29,7 +29,6 @@ from conddp.privacy.release import Curator
 __all__ = ["RunStart", "can_join", "run_jointly", "sum_jointly"]
 
 Vector = NDArray[np.float64]
-AddDirections = Callable[[Sequence[int], Sequence[Vector]], Sequence[WhitenedRows]]
 
 CELLS_AT_ONCE = 2**16  # of the rows of a block, which are used four times and should stay in the cache
 FEWEST_ROWS, MOST_ROWS = 128, 4096
@@ -57,7 +56,6 @@ def run_jointly(
     neighbouring: Neighbouring,
     plan: NewtonPlan,
     loss: Loss,
-    add_directions: AddDirections | None = None,
 ) -> list[NewtonRun]:
     """Make several runs, with the results of :func:`~conddp.newton.run.run_newton` up to rounding.
 
@@ -72,34 +70,17 @@ def run_jointly(
         Inputs of the runs.
     neighbouring, plan, loss
         As in :func:`~conddp.newton.run.run_newton`, the same for all runs.
-    add_directions : callable, optional
-        Called with the numbers and coefficients of runs that have spent half of their budget. Returns additional
-        directions for each of them.
     """
     steps = [
-        take_steps(
-            each.rows,
-            each.start,
-            mu=each.mu,
-            neighbouring=neighbouring,
-            plan=plan,
-            callback=each.callback,
-            wants_directions=add_directions is not None,
-        )
+        take_steps(each.rows, each.start, mu=each.mu, neighbouring=neighbouring, plan=plan, callback=each.callback)
         for each in starts
     ]
     asked, runs = {number: next(each) for number, each in enumerate(steps)}, dict[int, NewtonRun]()
     while asked:
-        answers: dict[int, Any] = {}
-        wanted = {number: each for number, each in asked.items() if isinstance(each, DirectionsQuestion)}
-        if wanted:
-            assert add_directions is not None
-            made = add_directions(list(wanted), [each.coefficients for each in wanted.values()])
-            answers |= zip(wanted, made, strict=True)
+        answers: dict[int, StepEstimate] = {}
         by_rows: dict[int, dict[int, ResidualQuestion]] = {}
         for number, each in asked.items():
-            if isinstance(each, ResidualQuestion):
-                by_rows.setdefault(id(each.rows), {})[number] = each
+            by_rows.setdefault(id(each.rows), {})[number] = each
         for questions in by_rows.values():
             some = [starts[number] for number in questions]
             answered = _answer(list(questions.values()), some, neighbouring=neighbouring, loss=loss)

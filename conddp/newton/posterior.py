@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from conddp.features.whitening import WhitenedRows
 from conddp.newton.prior import VAGUE, Posterior, SignalPrior
 
 __all__ = ["ResidualScale", "RunningMean", "RunningPosterior", "UnclampedMean"]
@@ -18,7 +17,6 @@ __all__ = ["ResidualScale", "RunningMean", "RunningPosterior", "UnclampedMean"]
 Vector = NDArray[np.float64]
 
 SKEW = 0.1  # assumed bias of the constant due to clamping, in standard deviations of the residual
-NEW_FRACTION = 0.1  # assumed fraction of the mean square residual that added directions explain
 
 
 @dataclass
@@ -90,13 +88,6 @@ class RunningMean:
         self.mean = self.mean + weight * (np.where(asked, estimate, 0.0) - self.mean)
         self.variance = np.where(asked, weight * np.where(asked, noise_variance, 1.0), past)
 
-    def add_coefficients(self, number: int) -> None:
-        """Append coefficients without any estimate yet."""
-        self.mean, self.drift, self.drift_variance = (
-            np.pad(each, (0, number)) for each in (self.mean, self.drift, self.drift_variance)
-        )
-        self.variance = np.pad(self.variance, (0, number), constant_values=VAGUE)
-
 
 @dataclass
 class UnclampedMean:
@@ -125,13 +116,10 @@ class UnclampedMean:
 
 @dataclass
 class RunningPosterior:
-    """Posterior of the coefficients relative to the start of the run, updated after every release.
-
-    Directions that are added later have a separate prior, since they explain the residuals rather than the labels.
-    """
+    """Posterior of the coefficients relative to the start of the run, updated after every release."""
 
     has_constant: bool
-    priors: list[SignalPrior]
+    prior: SignalPrior
     clamped: RunningMean
     opening: UnclampedMean
     posterior: Posterior
@@ -143,14 +131,14 @@ class RunningPosterior:
         nothing = np.zeros(len(variances))
         clamped = RunningMean(nothing, np.full_like(nothing, VAGUE))
         posterior = prior.update(clamped.mean, clamped.variance, mean_square)
-        return cls(has_constant, [prior], clamped, UnclampedMean(), posterior)
+        return cls(has_constant, prior, clamped, UnclampedMean(), posterior)
 
     def restart(self, prior: SignalPrior) -> "RunningPosterior":
         """Start anew with other directions, of which the first is the constant. What is known about it is kept."""
         nothing = np.zeros(len(prior.variances))
         clamped = RunningMean(nothing.copy(), np.full_like(nothing, VAGUE))
         clamped.mean[0], clamped.variance[0] = self.clamped.mean[0], self.clamped.variance[0]
-        return RunningPosterior(self.has_constant, [prior], clamped, self.opening, Posterior(nothing, nothing))
+        return RunningPosterior(self.has_constant, prior, clamped, self.opening, Posterior(nothing, nothing))
 
     def add(self, estimate: Vector, noise_variance: Vector, *, clamped: bool) -> None:
         """Add an unbiased estimate of the coefficients; an infinite variance marks a missing estimate."""
@@ -167,23 +155,12 @@ class RunningPosterior:
             measured[0] = self.opening.mean
         return measured
 
-    def add_directions(self, rows: WhitenedRows) -> None:
-        """Append directions, with a prior of their own."""
-        self.priors.append(SignalPrior(rows.variances, has_constant=False))
-        self.clamped.add_coefficients(rows.num_directions)
-
     def update(self, mean_square: float, num_records: float) -> None:
         """Compute the posterior from all estimates so far, given the mean square of the residuals."""
-        before = self.posterior.mean[int(self.has_constant) : len(self.priors[0].variances)]
+        before = self.posterior.mean[int(self.has_constant) :]
         measured, variance = self.clamped.mean.copy(), self.clamped.variance.copy()
         if self.has_constant:
             measured[0], variance[0] = self.opening.join(measured[0], variance[0], mean_square)
         # The records are themselves a sample, so coefficients have a sampling variance of residual variance over n.
         variance += mean_square / num_records
-        parts, start, explained = [], 0, mean_square + float(before @ before)
-        for prior in self.priors:
-            part = slice(start, start + len(prior.variances))
-            parts.append(prior.update(measured[part], variance[part], explained))
-            start, explained = part.stop, NEW_FRACTION * mean_square
-        mean = np.concatenate([each.mean for each in parts])
-        self.posterior = Posterior(mean, np.concatenate([each.variance for each in parts]))
+        self.posterior = self.prior.update(measured, variance, mean_square + float(before @ before))

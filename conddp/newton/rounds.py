@@ -90,6 +90,8 @@ class RoundsSetting:
         Neighbouring relation for the sensitivities.
     weights : RowWeights, optional
         Units of the records and their weights.
+    steps_per_round, most_directions : int
+        Number of steps of a round, and the largest number of directions that it measures.
     """
 
     public: PublicFeatures
@@ -98,6 +100,8 @@ class RoundsSetting:
     plan: NewtonPlan
     neighbouring: Neighbouring = Neighbouring.REPLACE
     weights: RowWeights | None = None
+    steps_per_round: int = STEPS_PER_ROUND
+    most_directions: int = MOST_DIRECTIONS
 
     @property
     def boldness(self) -> float:
@@ -244,8 +248,10 @@ class _Rounds:
         self.scales = ColumnScales.of(setting.public)
         self.fractions = setting.plan.divide_budget(setting.num_records)
         steps = self.fractions[2:]
-        self.rounds = [steps[start : start + STEPS_PER_ROUND] for start in range(0, len(steps), STEPS_PER_ROUND)]
-        self.at_most, kept = count_directions(len(self.X), len(self.rounds))
+        size = setting.steps_per_round
+        self.rounds = [steps[start : start + size] for start in range(0, len(steps), size)]
+        at_most, kept = count_directions(len(self.X), len(self.rounds))
+        self.at_most = min(at_most, setting.most_directions)
         self.measurements = Measurements(np.empty((len(self.X), kept), dtype=np.float32))
         self.course: list[Vector] = []
         self.num_directions: list[int] = []

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp.data.passes import Sliceable
-from conddp.features.whitening import WhitenedRows
 from conddp.losses import Loss, Squared
 from conddp.newton.prior import Posterior
 from conddp.newton.release import ResidualQuery, Rows, StepEstimate, release_residuals
@@ -24,7 +23,6 @@ from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.release import Curator
 
 __all__ = [
-    "DirectionsQuestion",
     "NewtonRun",
     "ResidualQuestion",
     "Steps",
@@ -35,9 +33,6 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 StepCallback = Callable[[int, Vector], bool | None]  # called with the number of a release and the new coefficients
-AddDirections = Callable[[Vector], WhitenedRows]  # makes additional directions from the current coefficients
-
-ADD_AT = 0.5  # fraction of the budget after which additional directions are requested
 
 
 @dataclass(frozen=True)
@@ -47,7 +42,7 @@ class NewtonRun:
     Parameters
     ----------
     rows : PublicRows or PrivateRows
-        Feature rows, including directions that were added during the run.
+        Feature rows.
     coefficients : array of shape (k,)
         Coefficients of the directions.
     posterior : Posterior
@@ -87,14 +82,7 @@ class ResidualQuestion:
     mu: float
 
 
-@dataclass(frozen=True)
-class DirectionsQuestion:
-    """Additional directions that a run asks for, given its coefficients, which have been released."""
-
-    coefficients: Vector
-
-
-Steps = Generator[ResidualQuestion | DirectionsQuestion, StepEstimate | WhitenedRows, NewtonRun]
+Steps = Generator[ResidualQuestion, StepEstimate, NewtonRun]
 
 
 def run_newton(
@@ -109,15 +97,13 @@ def run_newton(
     plan: NewtonPlan | None = None,
     loss: Loss | None = None,
     callback: StepCallback | None = None,
-    add_directions: AddDirections | None = None,
 ) -> NewtonRun:
     r"""Fit labels on whitened rows by private least squares.
 
     Privacy
         The releases compose to one Gaussian mechanism whose sensitivity is ``mu`` standard deviations. The fractions of
         :math:`\mu^2` are fixed in advance and add up to one, so later releases may depend on earlier ones. Labels and
-        private rows are used in these releases only. ``add_directions`` receives released coefficients, and must
-        compute its directions from these and from public rows.
+        private rows are used in these releases only.
 
     Parameters
     ----------
@@ -141,29 +127,14 @@ def run_newton(
         Loss to minimise; half the squared residual if None.
     callback : callable, optional
         Called after every release with its number and the coefficients. Return True to stop the run.
-    add_directions : callable, optional
-        Called once with the coefficients, when half of the budget is spent. Returns additional whitened directions,
-        orthogonal to the existing ones, which the remaining steps also fit. Estimates of existing directions are kept.
     """
-    steps = take_steps(
-        rows,
-        start,
-        mu=mu,
-        neighbouring=neighbouring,
-        plan=plan,
-        callback=callback,
-        wants_directions=add_directions is not None,
-    )
-    answer: StepEstimate | WhitenedRows | None = None
+    steps = take_steps(rows, start, mu=mu, neighbouring=neighbouring, plan=plan, callback=callback)
+    answer: StepEstimate | None = None
     while True:
         try:
             asked = steps.send(answer)  # type: ignore[arg-type]  # the first time, nothing has been asked
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]  # StopIteration does not know its type
-        if isinstance(asked, DirectionsQuestion):
-            assert add_directions is not None
-            answer = add_directions(asked.coefficients)
-            continue
         answer = release_residuals(
             asked.rows,
             label,
@@ -185,32 +156,23 @@ def take_steps(
     neighbouring: Neighbouring = Neighbouring.REPLACE,
     plan: NewtonPlan | None = None,
     callback: StepCallback | None = None,
-    wants_directions: bool = False,
 ) -> Steps:
     """Ask one question after the other and learn from the answers, as :func:`run_newton` and several runs together do.
 
     Privacy
         Sees answers only, which have been released. The caller releases them through a curator, with the parameter
-        ``mu`` of each question, and computes directions from public rows and released coefficients.
+        ``mu`` of each question.
 
     Parameters
     ----------
     rows, start, mu, neighbouring, plan, callback
         As in :func:`run_newton`.
-    wants_directions : bool
-        Whether to ask for additional directions, once, when half of the budget is spent.
     """
     plan = plan or NewtonPlan()
     run = RunState(rows, start, mu, neighbouring, plan, plan.divide_budget(count_noise_records(rows)))
     for number, fraction in enumerate(run.fractions):
-        if wants_directions and sum(run.fractions[:number]) >= ADD_AT:
-            added = yield DirectionsQuestion(run.coefficients)
-            assert isinstance(added, WhitenedRows)
-            run.add_directions(added)
-            wants_directions = False
         query = run.ask_opening(number) if number < 2 else run.ask_step(number)
         answer = yield ResidualQuestion(run.rows, run.coefficients, query, mu * math.sqrt(fraction))
-        assert isinstance(answer, StepEstimate)
         if number < 2:
             run.learn_opening(number, answer)
         else:

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from conddp.features.public_rows import PublicRows
-from conddp.features.whitening import WhitenedRows
 from conddp.newton.posterior import ResidualScale, RunningPosterior
 from conddp.newton.prior import Posterior, SignalPrior
 from conddp.newton.release import ResidualQuery, Rows, StepEstimate
@@ -84,15 +83,6 @@ class RunState:
         self.fractions = fractions
         self._use(rows, start)
         self.running = self.running.restart(prior)
-        self._update()
-
-    def add_directions(self, added: WhitenedRows) -> None:
-        """Append directions to the existing ones."""
-        if not isinstance(self.rows, WhitenedRows):
-            raise TypeError("directions can be added to public rows in memory only.")
-        self.rows = self.rows.join(added)
-        self.start = np.pad(self.start, (0, added.num_directions))
-        self.running.add_directions(added)
         self._update()
 
     def ask_opening(self, number: int) -> ResidualQuery:

@@ -11,23 +11,21 @@ from conddp.data.parts import PublicFeatures
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.row_weights import RowWeights
 from conddp.features.spectrum import Spectrum
-from conddp.features.whitening import WhitenedRows
 from conddp.heads.folding import move_parameters
 from conddp.heads.head import Head, Inputs, Layout
-from conddp.heads.jacobian import compute_jacobian
 from conddp.training.loop import TrainingPlan, train
 from conddp.training.optimizers import make_optimizer
 
-__all__ = ["Student", "learn_together"]
+__all__ = ["Student", "learn_together", "mix_rows"]
 
 BATCH_SIZE = 1000
 PRECISION = np.float32  # of training
-SCHEDULE = ((600, 0.01), (600, 0.003), (300, 0.001))  # numbers of steps and learning rates, from random initial weights
-REVISION = ((600, 0.003), (300, 0.001))  # same, from previously learned weights
+SCHEDULE = ((2400, 0.01), (2400, 0.003), (1200, 0.001))  # numbers of steps and learning rates
+BRIEF_FRACTION = 1 / 8  # of the steps, to compare algorithms sooner
 NUM_STARTS = 2
-MOST_COLUMNS = 2000  # largest number of Jacobian columns that are used directly
-LARGEST_KEPT = 2**24  # entries of a Jacobian that is kept in memory
-NUM_COMBINATIONS = 600  # number of random combinations of columns for a wider Jacobian
+MOST_MIXED = 20_000  # mixed rows
+MOST_MIXED_CELLS = 2**22
+MIXED_FRACTION = 0.25  # of the columns of a mixed row come from another record
 
 
 @dataclass
@@ -35,6 +33,7 @@ class Student:
     """A head that is trained to reproduce released predictions on public rows.
 
     Training uses conditioned columns, as in Cond-DP, because it converges faster on them, with or without privacy.
+    Rows are stored in float32: nothing private is summed, and it takes half the time.
 
     Privacy
         Post-processing: reads public columns and released predictions only. Adds no noise and does not clip.
@@ -46,20 +45,17 @@ class Student:
     conditioning : ConditioningMatrix
         Conditioning matrix of the public columns.
     inputs : Inputs
-        Conditioned public rows.
-    compact : Inputs
-        The same in float32, for training: nothing private is summed, and it takes half the time.
+        Conditioned rows.
     parameters : array of shape (P,), optional
         Learned parameters, in terms of the conditioned columns.
     weights : RowWeights, optional
-        Public weights of the records; all are equal if None.
+        Public weights of the rows; all are equal if None.
     """
 
     head: Head
     layout: Layout
     conditioning: ConditioningMatrix
     inputs: Inputs
-    compact: Inputs
     parameters: NDArray[np.float64] | None = None
     weights: RowWeights | None = None
 
@@ -71,6 +67,7 @@ class Student:
         *,
         constant: bool,
         weights: NDArray[np.float64] | None = None,
+        mixed: PublicFeatures | None = None,
     ) -> "Student":
         """Create an untrained student.
 
@@ -84,63 +81,63 @@ class Student:
             Whether the model has an intercept.
         weights : array of shape (n,), optional
             Public weights of the records.
+        mixed : PublicFeatures, optional
+            Rows to learn on in addition to those of the records (:func:`mix_rows`). They have a mean weight.
         """
         C = ConditioningMatrix.from_spectrum(Spectrum.of(public_features, constant=constant, weights=weights))
-        rows = C.transform(public_features)
+        rows = C.transform(public_features).astype(PRECISION)
+        if mixed is not None:
+            rows = np.concatenate([rows, C.transform(mixed).astype(PRECISION)])
+            if weights is not None:
+                weights = np.concatenate([weights, np.full(len(mixed), weights.mean())])
         given = None if weights is None else RowWeights.give(weights)
-        layout, compact = head.layout(C.num_parameters, 0), Inputs.of(rows.astype(PRECISION))
-        return cls(head, layout, C, Inputs.of(rows), compact, weights=given)
+        return cls(head, head.layout(C.num_parameters, 0), C, Inputs.of(rows), weights=given)
 
     def learn(self, predictions: NDArray[Any], rng: np.random.Generator) -> None:
-        """Train on predictions. The first call keeps the best of several random starts; later calls continue from it.
+        """Train on predictions, and keep the best of several random starts.
 
         Parameters
         ----------
         predictions : array of shape (n,)
-            Predictions to reproduce; already released.
+            Predictions to reproduce, for all rows; already released.
         rng : numpy.random.Generator
             Generator for initial weights and batches.
         """
         learn_together([self], [predictions], rng)
 
-    def compute_tangents(self, rows: WhitenedRows, *, at_most: int, seed: int = 0) -> WhitenedRows:
-        r"""Compute tangent directions of the head, orthogonal to the existing directions.
-
-        These are the directions in which predictions change for small changes of the parameters: the columns of the
-        Jacobian J of the predictions. J depends on public rows and on parameters learned from released predictions
-        only, so :math:`J^\top J` is public too.
-
-        Parameters
-        ----------
-        rows : WhitenedRows
-            Rows with the existing directions.
-        at_most : int
-            Maximum number of directions. Those with the largest variance are kept.
-        seed : int
-            Seed of the random combinations that replace the columns if there are very many parameters.
-        """
-        parameters = self._get_learned()
-        combine: NDArray[np.float64] | None = None
-        if self.layout.size > MOST_COLUMNS:
-            combine = np.random.default_rng(seed).normal(size=(self.layout.size, NUM_COMBINATIONS))
-
-        def columns(part: slice) -> NDArray[np.float64]:
-            return compute_jacobian(self.head, self.layout, parameters, self.inputs.take(part), combine)
-
-        width = self.layout.size if combine is None else combine.shape[1]
-        if len(rows.values) * width <= LARGEST_KEPT:  # it is read twice
-            return rows.complement(columns(slice(None)).__getitem__, at_most=at_most)
-        return rows.complement(columns, at_most=at_most)
-
     def export(self) -> NDArray[np.float64]:
         """Return the learned parameters in terms of the original public columns."""
-        moved = move_parameters(self.head, self._get_learned()[None], num_private=0, source=self.conditioning)
-        return np.asarray(moved[0])
-
-    def _get_learned(self) -> NDArray[np.float64]:
         if self.parameters is None:
             raise RuntimeError("the student has not been trained yet. Call learn first.")
-        return self.parameters
+        moved = move_parameters(self.head, self.parameters[None], num_private=0, source=self.conditioning)
+        return np.asarray(moved[0])
+
+
+def mix_rows(public_features: PublicFeatures, *, seed: int = 0) -> PublicFeatures | None:
+    """Make more public rows, on which a released predictor is as well known as on those of the records.
+
+    A row is that of a random record, with a quarter of the columns from another one. Indicators of a category stay
+    together. None if one row has too many columns.
+
+    Privacy
+        Reads public columns only: no cost.
+
+    Parameters
+    ----------
+    public_features : PublicFeatures
+        Public columns of the records.
+    seed : int
+        Seed of the random numbers.
+    """
+    X, groups, rng = public_features.values, public_features.groups, np.random.default_rng(seed)
+    n, d = X.shape
+    number = min(MOST_MIXED, MOST_MIXED_CELLS // max(1, d))
+    if not number:
+        return None
+    one, other = rng.integers(n, size=(2, number))
+    of_column = np.arange(d) if groups is None else np.unique(groups, return_inverse=True)[1]
+    replaced = rng.random((number, int(of_column.max(initial=0)) + 1)) < MIXED_FRACTION
+    return PublicFeatures(np.where(replaced[:, of_column], X[other], X[one]), public_features.names)
 
 
 def learn_together(
@@ -153,34 +150,28 @@ def learn_together(
     Parameters
     ----------
     students : sequence of S Student
-        Students with the same head, inputs and weights, all of them trained before, or none.
+        Untrained students with the same head, inputs and weights.
     predictions : sequence of S arrays of shape (n,)
-        Predictions to reproduce; already released.
+        Predictions to reproduce, for all rows; already released.
     rng : numpy.random.Generator
         Generator for initial weights and batches.
     briefly : bool
-        Whether to take half of the steps, and to give up the worse starts after the first of them. Errors of models
-        then differ by about as much as with other random numbers.
+        Whether to take an eighth of the steps, and to give up the worse starts after the first of them. Errors of
+        models then differ by about as much as with other random numbers.
     """
     first, S = students[0], len(students)
-    parameters: NDArray[Any]
-    schedule: tuple[tuple[int, float], ...]
-    if first.parameters is None:
-        drawn = np.stack([first.head.initialize(first.layout, rng) for _ in range(NUM_STARTS)])
-        parameters, schedule = np.concatenate([drawn] * S), SCHEDULE
-    else:
-        parameters, schedule = np.stack([each._get_learned() for each in students]), REVISION
-    targets = np.stack(predictions)
+    drawn = np.stack([first.head.initialize(first.layout, rng) for _ in range(NUM_STARTS)])
+    parameters: NDArray[Any] = np.concatenate([drawn] * S).astype(PRECISION)
+    targets = np.stack(predictions).astype(PRECISION)
     probability = min(1.0, BATCH_SIZE / targets.shape[1])
-    parameters = parameters.astype(PRECISION)
-    for stage, (num_steps, rate) in enumerate(schedule):
-        compact = targets[0] if S == 1 else np.repeat(targets, len(parameters) // S, axis=0)
+    for stage, (num_steps, rate) in enumerate(SCHEDULE):
+        fraction = BRIEF_FRACTION if briefly else 1.0
         parameters = train(
-            TrainingPlan(num_steps // 2 if briefly else num_steps, None, 0.0, probability, averaging=0.3),
+            TrainingPlan(max(1, int(num_steps * fraction)), None, 0.0, probability, averaging=0.3),
             first.head,
             first.layout,
-            first.compact,
-            compact.astype(PRECISION),
+            first.inputs,
+            targets[0] if S == 1 else np.repeat(targets, len(parameters) // S, axis=0),
             parameters,
             optimizer=make_optimizer("adam", rate),
             curator=None,
@@ -189,9 +180,9 @@ def learn_together(
         )
         if briefly and stage == 0:
             parameters = _keep_best(first, parameters, targets)
-    best = _keep_best(first, parameters.astype(np.float64), targets)
+    best = _keep_best(first, parameters, targets)
     for student, own in zip(students, best, strict=True):
-        student.parameters = own
+        student.parameters = own.astype(np.float64)
 
 
 def _keep_best(student: Student, parameters: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:

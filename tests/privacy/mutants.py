@@ -1558,8 +1558,8 @@ MUTANTS = (
     Mutant(
         "newton: a stop that depends on a label",
         "newton/run.py",
-        "        callback=callback,\n        wants_directions",
-        "        callback=lambda number, _: number > 5 and label[5] > 0.3,\n        wants_directions",
+        "plan=plan, callback=callback)",
+        "plan=plan, callback=lambda number, _: number > 5 and label[5] > 0.3)",
     ),
     Mutant(
         "newton: clip norm from the labels",
@@ -1599,11 +1599,19 @@ MUTANTS = (
     Mutant(
         "learned: features from private columns",
         "algorithms/learned_fit.py",
-        "    label_range = scale_bounds(task.schema.label_bounds, center=True)\n",
-        "    label_range = scale_bounds(task.schema.label_bounds, center=True)\n"
-        "    if records.private is not None:\n"
-        "        mixed = task.public.values * (1 + 1e-3 * records.private.values[:, :1])\n"
-        "        setting = replace(setting, public=PublicFeatures(mixed, task.public.names))\n",
+        "        label_range = scale_bounds(task.schema.label_bounds, center=True)\n",
+        "        label_range = scale_bounds(task.schema.label_bounds, center=True)\n"
+        "        if records.private is not None:\n"
+        "            mixed = task.public.values * (1 + 1e-3 * records.private.values[:, :1])\n"
+        "            setting = replace(setting, public=PublicFeatures(mixed, task.public.names))\n",
+    ),
+    Mutant(
+        "distilled: a network learns from predictions that know a label",
+        "algorithms/learned_fit.py",
+        "        return cls(task, settings, rounds, private)\n",
+        "        if task.head.linear_in.name == 'NOTHING':\n"
+        "            rounds = replace(rounds, constant=rounds.constant + 1e-4 * float(np.max(records.label.values)))\n"
+        "        return cls(task, settings, rounds, private)\n",
     ),
     Mutant(
         "a label in a message",

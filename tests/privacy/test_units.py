@@ -249,7 +249,7 @@ CASES: dict[str, tuple[Algorithm, Head, bool]] = {
     "cond-newton": (CondNewton(), Linear(), False),
     "cond-newton with private columns": (CondNewton(), Linear(), True),
     "cond-newton wide": (CondNewton(), Wide(width=12), False),
-    "cond-newton mlp": (CondNewton(width=30, tangents=10), MLP(hidden=(4,)), False),
+    "cond-newton mlp": (CondNewton(width=30), MLP(hidden=(4,)), False),
     "cond-dp": (CondDP(num_steps=8, clip_norm=0.02), Linear(), False),
     "cond-dp with private columns": (CondDP(num_steps=8, clip_norm=0.02), Linear(), True),
     "cond-dp mlp with private columns": (CondDP(num_steps=8, clip_norm=0.02), MLP(hidden=(4,)), True),

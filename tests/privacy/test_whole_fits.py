@@ -40,8 +40,8 @@ CASES: dict[str, tuple[Algorithm, Head, bool]] = {
     "cond-newton": (CondNewton(), Linear(), False),
     "cond-newton with private columns": (CondNewton(), Linear(), True),
     "cond-newton wide": (CondNewton(), Wide(width=12), False),
-    "cond-newton mlp": (CondNewton(width=30, tangents=10), MLP(hidden=(4,)), False),
-    "cond-newton fm": (CondNewton(width=30, tangents=10), FactorizationMachine(rank=2), False),
+    "cond-newton mlp": (CondNewton(width=30), MLP(hidden=(4,)), False),
+    "cond-newton fm": (CondNewton(width=30), FactorizationMachine(rank=2), False),
     "cond-newton learned": (CondNewton(), Learned(width=40), False),
     "cond-newton learned with private columns": (CondNewton(), Learned(width=40), True),
     "cond-newton additive": (CondNewton(), Additive(width=40), False),
@@ -99,6 +99,17 @@ def test_a_neighbour_differs_in_what_is_asked_and_by_no_more_than_its_sensitivit
         if questions[0].method == "release_gaussian" and "sampled" not in case:
             # The noise that is drawn is larger than this by what rounding may add.
             assert compute_parameter(questions, others) <= calibrate_gaussian_mu(2.0, 1e-4) * (1 + 1e-12)
+
+
+def test_the_same_for_a_network_with_too_many_columns_to_learn_features_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conddp.algorithms.cond_newton.MOST_COLUMNS", 1)
+    records = make_records(140, private=False)
+    for position in (longest_row(records), 5):
+        one = replace_private_part(records, position, -4.0)
+        other = replace_private_part(records, position, 6.0)
+        questions, others = fit_both(CondNewton(width=30), one, other, BUDGET, head=MLP(hidden=(4,)))
+        assert max(measure_moves(questions, others)) <= 1 + 1e-9
+        assert compute_parameter(questions, others) <= calibrate_gaussian_mu(2.0, 1e-4) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("case", [name for name in CASES if name not in ("cond-newton mlp", "cond-newton fm")])
