@@ -4,8 +4,10 @@ python benchmarks/curves_figure.py [--out docs/assets/curves.svg]
 """
 
 import argparse
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -17,7 +19,7 @@ from conddp.models import Curves
 
 PAGE = Path(__file__).parents[1] / "docs" / "assets" / "curves.svg"
 BAND = 1.96
-TRUTH = {
+TRUTH: dict[str, Callable[[Any], Any]] = {
     "wave": lambda x: np.sin(6 * x),
     "slope": lambda x: x,
     "kink": lambda x: 2 * np.abs(x - 0.5),
@@ -30,7 +32,7 @@ def fit() -> Curves:
     """Fit 10,000 simulated records."""
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(10_000, len(TRUTH)))
-    label = sum(function(X[:, place]) for place, function in enumerate(TRUTH.values())) + rng.normal(size=len(X))  # type: ignore[no-untyped-call]  # Matplotlib
+    label = sum(function(X[:, place]) for place, function in enumerate(TRUTH.values())) + rng.normal(size=len(X))
     model = PrivateRegressor(1.0, label_bounds=(-5, 7), head="additive", random_state=0)
     curves: Curves = model.fit(X, label).curves_
     return curves
@@ -44,7 +46,7 @@ def draw(curves: Curves) -> Figure:
     figure.subplots_adjust(left=0.06, right=0.99, top=0.74, bottom=0.13, wspace=0.12)
     x = np.linspace(0, 1, 400)
     for place, (panel, (name, function)) in enumerate(zip(panels, TRUTH.items(), strict=True)):
-        curve, truth = curves[f"x{place}"], function(x)  # type: ignore[no-untyped-call]  # Matplotlib
+        curve, truth = curves[f"x{place}"], function(x)
         low, high = (curve.effect + sign * BAND * curve.std for sign in (-1, 1))
         panel.fill_between(curve.values, low, high, color=COLOURS[0], alpha=0.25, linewidth=0)
         panel.plot(x, truth - truth.mean(), color=FAINT, linewidth=1.4, linestyle=(0, (4, 2)))
