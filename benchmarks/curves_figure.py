@@ -4,8 +4,10 @@ python benchmarks/curves_figure.py [--out docs/assets/curves.svg]
 """
 
 import argparse
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -17,7 +19,7 @@ from conddp.models import Curves
 
 PAGE = Path(__file__).parents[1] / "docs" / "assets" / "curves.svg"
 BAND = 1.96
-TRUTH = {
+TRUTH: dict[str, Callable[[Any], Any]] = {
     "wave": lambda x: np.sin(6 * x),
     "slope": lambda x: x,
     "kink": lambda x: 2 * np.abs(x - 0.5),
