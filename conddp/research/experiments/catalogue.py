@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from conddp.algorithms import DPSGD, Auto, CondDP, RROnBins, SwitchCondDP, WeightedLLP
+from conddp.heads.learned import Learned
 from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
 from conddp.planning.budgets import EPSILONS
@@ -55,6 +56,7 @@ def _mlp_methods(rungs: tuple[tuple[float, int], ...], finalists: int, num_trial
         Method("RR-on-Bins", RROnBins(recalibrate=False)),
         Method("default", Auto()),
         Method("default, linear head", Auto(), head=Linear()),
+        Method("default, learned features", Auto(), head=Learned()),
     )
 
 
