@@ -38,8 +38,8 @@ def settle(n: int = 4000, d: int = 4, **changes: Any) -> tuple[str, str]:
 def test_features_are_learned_if_nothing_speaks_against_it() -> None:
     assert settle() == (
         "LearnedOrAdditive",
-        "there are enough records to tell curves from noise; the model is close to a linear one where the releases do "
-        "not say more, and additive if they do not speak for interactions",
+        "Features are learned, because there are enough records to tell curves from noise; the model is close to a "
+        "linear one where the releases do not say more, and additive if they do not speak for interactions.",
     )
 
 
@@ -78,7 +78,7 @@ def test_the_result_is_additive_unless_releases_speak_for_interactions() -> None
         result = Auto().fit(make_records(label), budget, head=HEADS["auto"], random_source=RandomSource.of(0))
         assert type(result.model.head) is kind
         assert (result.diagnostics.effects is not None) == (kind is Additive)
-        assert "was chosen because there are enough records" in str(result.guarantee)
+        assert "Features are learned, because there are enough records" in str(result.guarantee)
         assert result.guarantee.budget == budget
 
 
@@ -91,7 +91,7 @@ def test_heads_that_are_settled_fit_as_if_they_were_given() -> None:
             for head in (HEADS["auto"], Linear())
         )
         np.testing.assert_array_equal(auto.model.parameters, linear.model.parameters)
-        assert auto.guarantee.choice.startswith("The head Linear() was chosen because") and not linear.guarantee.choice
+        assert auto.guarantee.choice.startswith("The model is linear, because") and not linear.guarantee.choice
 
 
 def test_private_columns_make_the_model_linear() -> None:

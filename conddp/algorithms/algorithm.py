@@ -392,7 +392,7 @@ class Algorithm(ABC):
             table,
             unit_digest,
             settings,
-            f"The head {head} was chosen because {reason}." if reason else "",
+            reason,
         )
 
     def describe(self, records: Records, budget: PrivacyBudget, *, fit_intercept: bool) -> Circumstances:

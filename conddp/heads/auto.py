@@ -61,10 +61,10 @@ class AutoHead(Head):
         """Return the head to fit, and the reason."""
         reason = self._find_obstacle(public_features, circumstances)
         if reason:
-            return Linear(), reason
+            return Linear(), f"The model is linear, because {reason}."
         return LearnedOrAdditive(), (
-            "there are enough records to tell curves from noise; the model is close to a linear one where the releases "
-            "do not say more, and additive if they do not speak for interactions"
+            "Features are learned, because there are enough records to tell curves from noise; the model is close to a "
+            "linear one where the releases do not say more, and additive if they do not speak for interactions."
         )
 
     @staticmethod

@@ -264,7 +264,7 @@ class Head(ABC):
         head : Head
             Head to fit.
         reason : str
-            Why it was chosen, as a clause that continues a sentence after "because"; empty if the user chose it.
+            Sentence that explains why it was chosen; empty if the user chose it.
         """
         return self, ""
 

@@ -1579,8 +1579,8 @@ MUTANTS = (
     Mutant(
         "learned: a stop that depends on a label",
         "newton/rounds.py",
-        "return _Rounds(setting, callback, num_watched).run(ask)",
-        "return _Rounds(setting, lambda number, _: number > 5 and label[5] > 0.3, num_watched).run(ask)",
+        "return _Rounds(setting, callback, num_watched, watch_work).run(ask)",
+        "return _Rounds(setting, lambda number, _: number > 5 and label[5] > 0.3, num_watched, watch_work).run(ask)",
     ),
     Mutant(
         "learned: clip norm from the labels",
@@ -1593,8 +1593,8 @@ MUTANTS = (
     Mutant(
         "learned: the budget of public columns once more for private ones",
         "algorithms/learned_fit.py",
-        "watch, mu=mu * math.sqrt(1 - fraction))",
-        "watch, mu=mu)",
+        "watch, mu=mu * math.sqrt(1 - fraction)\n",
+        "watch, mu=mu\n",
     ),
     Mutant(
         "learned: features from private columns",
@@ -1608,10 +1608,10 @@ MUTANTS = (
     Mutant(
         "distilled: a network learns from predictions that know a label",
         "algorithms/learned_fit.py",
-        "        return cls(task, settings, rounds, private)\n",
+        "        return cls(task, settings, rounds, setting, private, refit)\n",
         "        if task.head.linear_in.name == 'NOTHING':\n"
         "            rounds = replace(rounds, constant=rounds.constant + 1e-4 * float(np.max(records.label.values)))\n"
-        "        return cls(task, settings, rounds, private)\n",
+        "        return cls(task, settings, rounds, setting, private, refit)\n",
     ),
     Mutant(
         "a label in a message",
