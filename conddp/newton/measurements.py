@@ -110,7 +110,8 @@ class Measurements:
         def count(precision: Vector) -> int:
             return min(most, int(np.count_nonzero(precision > LEAST_PRECISION * precision[0])))
 
-        precision, vectors = find_top_eigenvectors(gram / np.outer(stds, stds), count)
+        with use_one_blas_thread():
+            precision, vectors = find_top_eigenvectors(gram / np.outer(stds, stds), count)
         matrix = vectors / stds[:, None] / np.sqrt(precision)
         if has_rows:
             first, second = np.split(matrix, [len(self.values)])
@@ -191,7 +192,8 @@ class Overlap:
             write, add = partial(_write, dictionary, roots, features), partial(_add, gram, along, features, directions)
             run_pass(write, X[span], block_size=ROWS_IN_CACHE, num_cells=features.size)
             run_pass(add, features, block_size=FEATURES_AT_ONCE, num_cells=features.size)
-            constant += directions[:, K] @ directions[:, :K]
+            with use_one_blas_thread():
+                constant += directions[:, K] @ directions[:, :K]
             if watch is not None:
                 watch(span.stop / n)
         means = along[:, K] / total
@@ -215,8 +217,9 @@ class Overlap:
         matrix : array of shape (K + k, L)
             Matrix that converts all directions to the combined ones (:meth:`Measurements.add`).
         """
-        along = np.concatenate([self.along, chosen.T @ self.gram])
-        return Overlap(self.dictionary, self.gram, matrix.T @ along)
+        with use_one_blas_thread():
+            along = matrix.T @ np.concatenate([self.along, chosen.T @ self.gram])
+        return Overlap(self.dictionary, self.gram, along)
 
 
 def _write(

@@ -264,9 +264,10 @@ class _Rounds:
         for number, fractions in enumerate(self.rounds):
             watch = partial(self._show, "choosing features")
             watch(0.0)
-            chosen = self.setting.families.make(
-                self.scales, self.sample, relevance, seed=number, boldness=self.setting.boldness
-            )
+            with use_one_blas_thread():  # here and below: the same numbers with any number of threads
+                chosen = self.setting.families.make(
+                    self.scales, self.sample, relevance, seed=number, boldness=self.setting.boldness
+                )
             overlap = Overlap.of(chosen, self.X, self.measurements, self.weights, watch=watch)
             dictionary = overlap.dictionary
             if number + 1 == len(self.rounds):  # what has been measured is enough for the last posterior
@@ -337,7 +338,9 @@ class _Rounds:
         for number, fraction in enumerate(fractions):
             query = state.ask_step(number)
             state.learn_step(query, ask(rows, state.coefficients, query, fraction))
-            self._watch(state, rows.values[: self.num_watched].astype(np.float64) @ state.coefficients)
+            with use_one_blas_thread():
+                predicted = rows.values[: self.num_watched].astype(np.float64) @ state.coefficients
+            self._watch(state, predicted)
             if self.stopped:
                 break
         found = state.running.clamped
@@ -346,10 +349,12 @@ class _Rounds:
         if len(self.measurements.buffer):
             self._show("combining directions", 0.0)
         chosen = matrix[:, asked]
-        moved = chosen.T @ (overlap.gram @ posterior.weights)  # along what was predicted
+        with use_one_blas_thread():
+            moved = chosen.T @ (overlap.gram @ posterior.weights)  # along what was predicted
+            along = overlap.along @ chosen
         self.measurements, combined = self.measurements.add(
             rows.values,
-            overlap.along @ chosen,
+            along,
             moved + found.mean[1:-1][asked],
             found.variance[1:-1][asked],
             places=1 + asked,
