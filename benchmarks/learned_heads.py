@@ -6,13 +6,14 @@ Simulated functions, and tables of ``benchmarks/other_sets.py``: one split, thre
 ``benchmarks/results/learned_heads.csv`` is not measured again.
 
     python benchmarks/learned_heads.py run [--only real simulated others] [--models mlp learned] [--workers 2]
-    python benchmarks/learned_heads.py show
+    python benchmarks/learned_heads.py page
 """
 
 import argparse
 import csv
-from collections import defaultdict
-from collections.abc import Iterator
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import product
@@ -20,34 +21,40 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from other_sets import SETS
+from other_sets import HELD_OUT
 from other_sets import load as load_other
 from rivals import SEEDS, SPLITS
 from sets import load
+from speed.environments import find
 from threadpoolctl import threadpool_limits
 
 from conddp.algorithms import Auto
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PublicFeatures
 from conddp.data.records import Records
-from conddp.heads import MLP, Additive, Head, Learned, Linear, Wide
+from conddp.heads import MLP, Additive, AutoHead, Head, Learned, Linear, Wide
+from conddp.planning.budgets import DELTA
 from conddp.research.split import Split
 
 RESULTS = Path(__file__).parent / "results" / "learned_heads.csv"
+DEFAULTS = RESULTS.with_name("default.csv")
+PAGE = Path(__file__).parents[1] / "docs" / "learned_features.md"
+Cell = tuple[str, str, str, float]  # kind, data, model and epsilon; references have none
 EPSILONS = (0.25, 1.0, 4.0)
 REAL = ("ca_housing", "energy", "wine", "supercond", "toms_hardware")
 FUNCTIONS = ("Friedman 1", "Friedman 2", "Friedman 3", "product", "step", "radial")
 SIZES = (2_000, 20_000)
-OTHERS = tuple(SETS)
+OTHERS = tuple(HELD_OUT)
 HEADS: dict[str, Head] = {
     "linear": Linear(),
     "wide": Wide(),
     "mlp": MLP(),
     "additive": Additive(),
     "learned": Learned(),
+    "auto": AutoHead(),
 }
+RIVAL, BEFORE = "dp-ebm", "best other"
 REFERENCES = ("boosting", "network")
-FORMER = "mlp before"  # by random features and Gauss-Newton steps; cannot be measured any more
 FIELDS = ("kind", "data", "n", "d", "model", "epsilon", "ratio", "floor")
 
 
@@ -117,6 +124,25 @@ def fit_reference(model: str, split: Split) -> float:
     return split.compute_error(label.bounds.clamp(predictions))
 
 
+def fit_rival(split: Split, epsilon: float) -> list[float]:
+    """Test MSE of DP-EBM with every seed."""
+    train, test = split.train, split.test
+    bounds = train.label.bounds
+    with tempfile.NamedTemporaryFile(suffix=".npz") as file:
+        np.savez(
+            file,
+            X=train.public.values,
+            y=bounds.clamp(train.label.values),
+            test=test.public.values,
+            y_test=bounds.clamp(test.label.values),
+            label_bounds=[bounds.low, bounds.high],
+        )
+        file.flush()
+        command = [find("interpret"), Path(__file__).parent / "dp_boosting.py", file.name, epsilon, DELTA, *SEEDS]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
+    return [float(line) for line in done.stdout.split()]
+
+
 def measure(work: Work) -> list[object]:
     """Measure the mean ratio, and the ratio that the noise in the labels alone would give."""
     splits, noise = load_splits(work)
@@ -124,6 +150,8 @@ def measure(work: Work) -> list[object]:
     with threadpool_limits(1):
         if work.model in REFERENCES:
             ratios = [fit_reference(work.model, split) / split.optimum for split in splits]
+        elif work.model == RIVAL:
+            ratios = [error / split.optimum for split in splits for error in fit_rival(split, work.epsilon)]
         else:
             head = HEADS[work.model]
             ratios = [
@@ -146,7 +174,7 @@ def list_work(kinds: list[str]) -> Iterator[Work]:
         for data in names[kind]:
             yield from (Work(kind, data, model, 0.0) for model in REFERENCES)
             for epsilon in EPSILONS if kind != "simulated" else EPSILONS[1:]:
-                yield from (Work(kind, data, model, epsilon) for model in HEADS)
+                yield from (Work(kind, data, model, epsilon) for model in (*HEADS, RIVAL))
 
 
 def run(kinds: list[str], models: list[str], workers: int) -> None:
@@ -164,36 +192,70 @@ def run(kinds: list[str], models: list[str], workers: int) -> None:
             print(*row, flush=True)
 
 
-def show() -> None:
-    """Print the tables in Markdown."""
+def read_ratios() -> tuple[dict[Cell, float], dict[str, int], dict[str, float]]:
+    """Ratios by kind, data, model and epsilon; numbers of records and floors by data."""
     with RESULTS.open() as file:
         rows = list(csv.DictReader(file))
-    cells: dict[tuple[str, str], dict[tuple[str, float], float]] = defaultdict(dict)
-    for row in rows:
-        cells[row["kind"], row["data"]][row["model"], float(row["epsilon"])] = float(row["ratio"])
-    for kind, epsilons in (("real", EPSILONS), ("simulated", EPSILONS[1:]), ("others", EPSILONS)):
-        columns = [(model, epsilon) for epsilon in epsilons for model in (*HEADS, FORMER)]
-        columns += [(each, 0.0) for each in REFERENCES]
-        print(f"\n| {kind} | " + " | ".join(f"{model} {epsilon or ''}".strip() for model, epsilon in columns) + " |")
-        print("|---" * (len(columns) + 1) + "|")
-        for (of_kind, data), values in cells.items():
-            if of_kind == kind:
-                listed = (f"{values[each]:.3f}" if each in values else "" for each in columns)
-                print(f"| {data} | " + " | ".join(listed) + " |")
+    ratios = {(row["kind"], row["data"], row["model"], float(row["epsilon"])): float(row["ratio"]) for row in rows}
+    with DEFAULTS.open() as file:
+        for data, head, algorithm, epsilon, ratio in csv.reader(file):
+            cell = ("real", data, BEFORE, float(epsilon))
+            if data in REAL and head in ("linear", "wide", "mlp") and algorithm in ("default", "before"):
+                ratios[cell] = min(float(ratio), ratios.get(cell, np.inf))
+    sizes = {row["data"]: int(row["n"]) for row in rows}
+    return ratios, sizes, {row["data"]: float(row["floor"]) for row in rows}
+
+
+def render_table(kind: str, models: Sequence[str], epsilons: Sequence[float], *, mean: bool = False) -> str:
+    """A table in Markdown: a row for each set of data, and a column for each model at each epsilon."""
+    ratios, sizes, floors = read_ratios()
+    data = list(dict.fromkeys(name for of_kind, name, _, _ in ratios if of_kind == kind and name in sizes))
+    columns = [(model, epsilon) for epsilon in epsilons for model in models] + [(each, 0.0) for each in REFERENCES]
+    columns = [each for each in columns if any((kind, name, *each) in ratios for name in data)]
+    extra = ["floor"] if kind == "simulated" else []
+    names = [f"{model} {epsilon:g}" if epsilon else model for model, epsilon in columns] + extra
+    lines = [f"| | n | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
+    for name in data:
+        cells = [f"{ratios[kind, name, *each]:.3f}" if (kind, name, *each) in ratios else "" for each in columns]
+        cells += [f"{floors[name]:.3f}"] if extra else []
+        label = name.rsplit(" ", 1)[0] if kind == "simulated" else name
+        lines.append(f"| {label} | {sizes[name]:,} | {' | '.join(cells)} |")
+    if mean:
+        logs = [[np.log(ratios.get((kind, name, *each), np.nan)) for name in data] for each in columns]
+        means = ["" if np.isnan(each).any() else f"**{np.exp(np.mean(each)):.3f}**" for each in logs]
+        lines.append(f"| geometric mean | | {' | '.join(means)} |")
+    return "\n".join(lines)
+
+
+def write_page() -> None:
+    """Write the tables of docs/learned_features.md."""
+    tables = {
+        "real": render_table("real", ["learned", BEFORE, RIVAL], EPSILONS),
+        "simulated": render_table("simulated", ["mlp before", "learned"], EPSILONS[1:]),
+        "others": render_table(
+            "others", ["linear", "wide", "mlp before", "learned", "auto", RIVAL], EPSILONS, mean=True
+        ),
+    }
+    text = PAGE.read_text(encoding="utf-8")
+    for name, table in tables.items():
+        start, end = f"<!-- table {name} -->\n", "\n<!-- end -->"
+        before, rest = text.split(start, 1)
+        text = before + start + "\n" + table + "\n" + end + rest.split(end, 1)[1]
+    PAGE.write_text(text, encoding="utf-8")
 
 
 def main() -> None:
-    """Measure or show."""
+    """Measure, or write the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=["run", "show"])
+    parser.add_argument("what", choices=["run", "page"])
     parser.add_argument("--only", nargs="+", default=["real", "simulated", "others"])
-    parser.add_argument("--models", nargs="+", default=[*HEADS, *REFERENCES])
+    parser.add_argument("--models", nargs="+", default=[*HEADS, RIVAL, *REFERENCES])
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     if arguments.what == "run":
         run(arguments.only, arguments.models, arguments.workers)
     else:
-        show()
+        write_page()
 
 
 if __name__ == "__main__":
