@@ -26,6 +26,7 @@ STYLES = {
     "Weighted-LLP": ("#999999", "x"),
     "default": ("#009e73", "D"),
     "default, linear head": ("#000000", "d"),
+    "default, learned features": ("#f0e442", "X"),
 }
 HIGHEST = 1.6  # times the error of the mean: larger values are off the chart, so that the rest can be read
 
