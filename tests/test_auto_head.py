@@ -116,3 +116,14 @@ def test_the_estimator_takes_it_by_default_and_saved_models_are_what_was_chosen(
     Y = np.column_stack([y, -y])
     both = PrivateRegressor(8.0, label_bounds=(-2, 2), random_state=0).fit(X, Y)
     assert both.predict(X).shape == (3000, 2)
+
+
+@pytest.mark.parametrize("size", [None, "", [], {}, 2.5, -1, True])
+def test_sizes_in_damaged_files_are_refused(size: Any) -> None:
+    with pytest.raises(ValueError, match="size must be"):
+        Learned(num_hinges=size)
+
+
+def test_the_head_itself_has_no_parameters() -> None:
+    with pytest.raises(ValueError, match="stands for another one"):
+        HEADS["auto"].layout(3, 0)

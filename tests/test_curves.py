@@ -1,6 +1,7 @@
 """Curves of additive models: sums, standard deviations, coverage, original units and storage."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from conddp import CondNewton, PrivacyBudget, PrivateRegressor
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
 from conddp.data.records import Records
+from conddp.errors import SchemaError
 from conddp.features.additive_terms import AdditiveTerms
 from conddp.features.column_scales import ColumnScales
 from conddp.features.dictionary import Dictionary
@@ -469,3 +471,14 @@ def test_a_fit_that_was_stopped_has_curves_with_wide_bands() -> None:
     first, second = (each.make_curves()["x0"] for each in (stopped, whole))
     np.testing.assert_array_equal(first.effect, 0.0)
     assert first.std.mean() > second.std.mean()
+
+
+def test_curves_that_do_not_belong_to_the_columns_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"level": np.array(["a", "b", "c"])[rng.integers(0, 3, 600)], "x": rng.normal(size=600)})
+    model = PrivateRegressor(5.0, label_bounds=(-3, 3), head=Additive(width=60), random_state=0)
+    result = model.fit(table, table["x"].clip(-3, 3).to_numpy()).result_
+    foreign = Effect((2, 40), True, (0.0, 1.0), (0.0, 0.0), (0.0, 0.0), 0.0)
+    broken = replace(result, diagnostics=replace(result.diagnostics, effects=Effects(0.0, (foreign,))))
+    with pytest.raises(SchemaError, match="do not belong to the columns"):
+        broken.make_curves()

@@ -111,7 +111,7 @@ class AutoHead(Head):
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        raise NotImplementedError("the head 'auto' stands for another one, which settle returns.")
+        raise ValueError("the head 'auto' stands for another one, which settle returns.")
 
 
 HEADS.add("auto", AutoHead())

@@ -55,7 +55,7 @@ class Learned(Head):
     def __post_init__(self) -> None:
         positive_integer(width=self.width)
         for size in (self.num_knots, self.num_products, self.num_projections, self.num_hinges):
-            if size:
+            if size != 0:
                 positive_integer(size=size)
 
     def make_families(self) -> Families:
@@ -144,7 +144,7 @@ class Learned(Head):
             frequencies,
             given["projections"],
             given["phases"],
-            min(self.num_hinges, len(given["phases"])),
+            min(int(self.num_hinges), len(given["phases"])),
             np.zeros(number),
             np.ones(number),
             np.zeros(number, dtype=np.intp),

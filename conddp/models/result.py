@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from conddp.data.parts import PrivateFeatures, PublicFeatures
 from conddp.data.schema import Schema
+from conddp.errors import SchemaError
 from conddp.features.encoding import Encoding
 from conddp.features.reading import read_features
 from conddp.models.curves import Curves
@@ -106,7 +107,13 @@ class FitResult:
                 "there are no curves_: only models with head='additive' have them, unless saved by an earlier version, "
                 f"got head={self.model.head}."
             )
-        return Curves.of(effects, self.encoding or Encoding.plain(self.schema.public))
+        try:
+            with np.errstate(over="raise", invalid="raise"):
+                return Curves.of(effects, self.encoding or Encoding.plain(self.schema.public))
+        except (ArithmeticError, IndexError, ValueError):  # a file may hold anything
+            raise SchemaError(
+                "the stored curves do not belong to the columns of the model: its folder is damaged. Restore it."
+            ) from None
 
     def predict_table(self, frame: Any) -> NDArray[np.float64]:
         """Predict for the records of a pandas, polars or Arrow table, in the units of the label.
