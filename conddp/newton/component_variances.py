@@ -13,6 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from conddp.newton.roots import take_root
+
 __all__ = ["estimate_variances"]
 
 Vector = NDArray[np.float64]
@@ -46,7 +48,7 @@ def estimate_variances(
     guesses : array of shape (C,)
         Positive guesses of the variances.
     """
-    from scipy.linalg import cho_solve, cholesky, lapack  # takes a while to import, and only learned features need it
+    from scipy.linalg import cho_solve, lapack  # takes a while to import, and only learned features need it
 
     center = np.log(guesses)
     own = OWN_STD**2 * np.eye(len(guesses))
@@ -55,7 +57,7 @@ def estimate_variances(
     for _ in range(MOST_STEPS):
         variances = np.exp(at)
         covariance = noise + sum(variance * kernel for variance, kernel in zip(variances, kernels, strict=True))
-        root = cholesky(covariance, lower=True)
+        root = take_root(covariance)
         solved = cho_solve((root, True), measured)
         density = -0.5 * measured @ solved - np.log(np.diag(root)).sum()
         density -= 0.5 * (at - center) @ precision @ (at - center)

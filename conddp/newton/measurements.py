@@ -25,6 +25,7 @@ from conddp.data.passes import list_blocks, run_pass
 from conddp.data.threads import use_one_blas_thread
 from conddp.features.dictionary import PRECISION, ROWS_IN_CACHE, Dictionary
 from conddp.newton.component_variances import estimate_variances
+from conddp.newton.roots import take_root
 from conddp.newton.schedule import allot_weights
 from conddp.newton.top_eigenvectors import find_top_eigenvectors
 
@@ -301,7 +302,7 @@ class FunctionPosterior:
         sampling_variance : float
             Variance of the mean of a residual, as if records were drawn anew.
         """
-        from scipy.linalg import cho_solve, cholesky
+        from scipy.linalg import cho_solve
 
         dictionary, along = overlap.dictionary, overlap.along
         guesses = np.maximum(dictionary.fractions, 1e-12) * signal_variance
@@ -313,7 +314,7 @@ class FunctionPosterior:
         kernels = [part @ part.T for part in parts]
         variances[used], evidence = estimate_variances(measurements.values, noise, kernels, guesses[used])
         covariance = noise + sum(variances[number] * kernel for number, kernel in zip(used, kernels, strict=True))
-        solved = cho_solve((cholesky(covariance, lower=True), True), measurements.values)
+        solved = cho_solve((take_root(covariance), True), measurements.values)
         weights = variances[dictionary.component] * (along.T @ solved)
         return cls(overlap, weights, variances, guesses, noise, measurements.values, evidence)
 
@@ -336,7 +337,7 @@ class FunctionPosterior:
         variances : array of shape (k,)
             Posterior variances of the function along the directions, in decreasing order.
         """
-        from scipy.linalg import cholesky, lapack, solve_triangular
+        from scipy.linalg import lapack, solve_triangular
 
         overlap = self.overlap
         stds = np.sqrt(np.maximum(self.variances, LEAST_CURIOSITY * self.guesses)[overlap.dictionary.component])
@@ -344,13 +345,12 @@ class FunctionPosterior:
         size = len(gram)
         if not size:
             return np.empty((0, 0)), np.empty(0)
-        gram.flat[:: size + 1] += JITTER * max(np.trace(gram), 1e-300)
-        root = cholesky(gram, lower=True, overwrite_a=True)  # gram = root root'
+        root = take_root(gram, jitter=JITTER)  # gram = root root'
         unknown, _ = lapack.dlauum(root, lower=1)  # root' root; below the diagonal only
         if len(overlap.along):
             along = overlap.along * stds
             covariance = self.noise + along @ along.T
-            known = solve_triangular(cholesky(covariance, lower=True), along, lower=True) @ root
+            known = solve_triangular(take_root(covariance), along, lower=True) @ root
             unknown -= known.T @ known
 
         def count(variances: Vector) -> int:

@@ -26,6 +26,7 @@ from scipy.special import softmax
 from conddp.data.threads import use_one_blas_thread
 from conddp.features.additive_terms import Functional
 from conddp.newton.measurements import FunctionPosterior
+from conddp.newton.roots import take_root
 
 __all__ = ["ParameterPosterior"]
 
@@ -64,7 +65,7 @@ class ParameterPosterior:
     @use_one_blas_thread()
     def of(cls, posterior: FunctionPosterior) -> "ParameterPosterior":
         """Convert the posterior of the weights of a dictionary without projections."""
-        from scipy.linalg import cholesky, solve_triangular
+        from scipy.linalg import solve_triangular
 
         overlap, dictionary = posterior.overlap, posterior.overlap.dictionary
         number, variances = dictionary.axes.shape[1], posterior.variances[dictionary.component]
@@ -76,7 +77,7 @@ class ParameterPosterior:
         inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
         along = np.hstack([overlap.along[:, :number] @ axes.T @ inverse, overlap.along[:, number:] / gains])
         covariance = posterior.noise + (overlap.along * variances) @ overlap.along.T
-        root = cholesky(covariance, lower=True) if len(covariance) else covariance
+        root = take_root(covariance) if len(covariance) else covariance
         whitened, measured = along, posterior.measured
         if len(covariance):
             whitened, measured = (solve_triangular(root, each, lower=True) for each in (along, posterior.measured))

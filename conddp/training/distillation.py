@@ -117,7 +117,8 @@ def mix_rows(public_features: PublicFeatures, *, seed: int = 0) -> PublicFeature
     """Make more public rows, on which a released predictor is as well known as on those of the records.
 
     A row is that of a random record, with a quarter of the columns from another one. Indicators of a category stay
-    together. None if one row has too many columns.
+    together. Rows that are longer than any of the records after conditioning are left out: they break a dependence
+    between columns, so that nothing is known there. None if there are no others.
 
     Privacy
         Reads public columns only: no cost.
@@ -137,7 +138,11 @@ def mix_rows(public_features: PublicFeatures, *, seed: int = 0) -> PublicFeature
     one, other = rng.integers(n, size=(2, number))
     of_column = np.arange(d) if groups is None else np.unique(groups, return_inverse=True)[1]
     replaced = rng.random((number, int(of_column.max(initial=0)) + 1)) < MIXED_FRACTION
-    return PublicFeatures(np.where(replaced[:, of_column], X[other], X[one]), public_features.names)
+    mixed = PublicFeatures.of_finite(np.where(replaced[:, of_column], X[other], X[one]), public_features.names)
+    C = ConditioningMatrix.from_spectrum(Spectrum.of(public_features, constant=True))
+    longest = np.linalg.norm(C.transform(public_features), axis=1).max(initial=0.0)
+    kept = np.linalg.norm(C.transform(mixed), axis=1) <= longest
+    return mixed[kept] if kept.any() else None
 
 
 def learn_together(
