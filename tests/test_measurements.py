@@ -63,19 +63,22 @@ def test_products_are_those_of_all_rows(rows: Vector, dictionary: Dictionary, we
 
 
 @pytest.mark.parametrize("room", [30, 11])
+@pytest.mark.parametrize("orthonormal", [True, False])
 def test_directions_are_combined_in_place_as_the_formula_says(
-    rows: Vector, monkeypatch: pytest.MonkeyPatch, room: int
+    rows: Vector, monkeypatch: pytest.MonkeyPatch, room: int, orthonormal: bool
 ) -> None:
     monkeypatch.setattr(measurements_module, "ROWS_AT_ONCE", 64)
     rng = np.random.default_rng(4)
     old, new = (np.linalg.qr(np.tanh(rows @ rng.normal(size=(3, k)) + rng.normal(size=k)))[0] for k in (7, 9))
     old, new = old * np.sqrt(N), new * np.sqrt(N)
+    new = new if orthonormal else new @ (np.eye(9) + 0.1 * rng.normal(size=(9, 9)))
+    within = None if orthonormal else new.T @ new / N
     values, variance = rng.normal(size=16), rng.uniform(0.1, 1.0, size=16)
     buffer = np.empty((N, room))
     first, _ = Measurements(buffer).add(old, np.empty((0, 7)), values[:7], variance[:7])
     kept = first.rows.copy()
-    stored, along = np.column_stack([np.ones(N), new, np.zeros(N)]), kept.T @ new / N
-    both, matrix = first.add(stored, along, values[7:], variance[7:], places=1 + np.arange(9))
+    stored, along, places = np.column_stack([np.ones(N), new, np.zeros(N)]), kept.T @ new / N, 1 + np.arange(9)
+    both, matrix = first.add(stored, along, values[7:], variance[7:], within=within, places=places)
     assert both.rows.shape == (N, min(room, 16)) and np.shares_memory(both.rows, buffer)
     np.testing.assert_allclose(both.rows, np.hstack([kept, new]) @ matrix, atol=1e-10)
     np.testing.assert_allclose(both.rows.T @ both.rows / N, np.eye(min(room, 16)), atol=1e-9)
@@ -86,7 +89,7 @@ def test_directions_are_combined_in_place_as_the_formula_says(
     if room == 30:
         expected = V @ precision @ values / N
         np.testing.assert_allclose(both.rows @ (both.values / both.noise_variance) / N, expected, atol=1e-9)
-    without, same = first.leave_rows().add(stored, along, values[7:], variance[7:], places=1 + np.arange(9))
+    without, same = first.leave_rows().add(stored, along, values[7:], variance[7:], within=within, places=places)
     assert without.buffer.size == 0
     np.testing.assert_allclose(without.values[: len(both.values)], both.values, atol=1e-9)
     np.testing.assert_allclose(same[:, : matrix.shape[1]], matrix, atol=1e-9)

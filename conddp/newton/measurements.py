@@ -73,9 +73,10 @@ class Measurements:
         values: Vector,
         noise_variance: Vector,
         *,
+        within: Vector | None = None,
         places: NDArray[np.intp] | None = None,
     ) -> "tuple[Measurements, Vector]":
-        r"""Combine measurements along further orthonormal directions with these.
+        r"""Combine measurements along further directions with these.
 
         Let V be all directions, old and new, G their Gram matrix and :math:`\nu` the variances of their noise. With
         :math:`\mathrm{diag}(\nu)^{-1/2}\, G\, \mathrm{diag}(\nu)^{-1/2} = E \Lambda E^\top`, the directions
@@ -92,6 +93,8 @@ class Measurements:
             Products of old and further directions.
         values, noise_variance : arrays of shape (k,)
             What was released of the further directions.
+        within : array of shape (k, k), optional
+            Products of the further directions. By default they are orthonormal.
         places : integer array of shape (k,), optional
             Columns of ``rows`` that are the further directions; all if None.
 
@@ -104,7 +107,8 @@ class Measurements:
         """
         has_rows = len(self.buffer) > 0
         most = min(MOST_KEPT, self.buffer.shape[1]) if has_rows else MOST_KEPT
-        gram = np.block([[np.eye(len(self.values)), along], [along.T, np.eye(len(values))]])
+        within = np.eye(len(values)) if within is None else within
+        gram = np.block([[np.eye(len(self.values)), along], [along.T, within]])
         measured = np.concatenate([self.values, values])
         stds = np.sqrt(np.concatenate([self.noise_variance, noise_variance]))
 

@@ -352,11 +352,13 @@ class _Rounds:
         with use_one_blas_thread():
             moved = chosen.T @ (overlap.gram @ posterior.weights)  # along what was predicted
             along = overlap.along @ chosen
+            within = chosen.T @ overlap.gram @ chosen  # not quite orthonormal: the Gram matrix was made invertible
         self.measurements, combined = self.measurements.add(
             rows.values,
             along,
             moved + found.mean[1:-1][asked],
             found.variance[1:-1][asked],
+            within=within,
             places=1 + asked,
         )
         return overlap.add(chosen, combined)
