@@ -5,7 +5,7 @@ delta 1e-6, nothing tuned on labels. Real sets: mean over splits random_state 42
 Simulated functions, and tables of ``benchmarks/other_sets.py``: one split, three seeds. What is in
 ``benchmarks/results/learned_heads.csv`` is not measured again.
 
-    python benchmarks/learned_heads.py run [--only real simulated others] [--models mlp learned] [--workers 2]
+    python benchmarks/learned_heads.py run [--only real simulated others large] [--models mlp learned] [--workers 2]
     python benchmarks/learned_heads.py page
 """
 
@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 
 from conddp.algorithms import Auto
 from conddp.bounds import Bounds
-from conddp.data.parts import Labels, PublicFeatures
+from conddp.data.parts import Labels, Matrix, PublicFeatures
 from conddp.data.records import Records
 from conddp.heads import MLP, Additive, AutoHead, Head, Learned, Linear, Wide
 from conddp.planning.budgets import DELTA
@@ -55,6 +55,9 @@ HEADS: dict[str, Head] = {
 }
 RIVAL, BEFORE = "dp-ebm", "best other"
 REFERENCES = ("boosting", "network")
+LARGE, KERNEL = 100.0, "kernel"  # epsilon at which noise hardly matters, and a further model to compare with there
+AT_LARGE = ("ca_housing", "energy", "wine", "Friedman 1 2000", "radial 2000")
+KERNEL_CENTERS, KERNEL_WIDTHS, KERNEL_RIDGES = 1500, (0.03, 0.1, 0.3, 1.0), (1e-4, 1e-3, 1e-2, 0.1, 1.0)
 FIELDS = ("kind", "data", "n", "d", "model", "epsilon", "ratio", "floor")
 
 
@@ -96,7 +99,7 @@ def simulate(name: str, n: int) -> tuple[Records, float]:
 
 def load_splits(work: Work) -> tuple[list[Split], float]:
     """Splits of a set, and the variance of the noise in its labels, if it is known."""
-    if work.kind == "simulated":
+    if work.kind == "simulated" or work.data not in (*REAL, *OTHERS):
         name, size = work.data.rsplit(" ", 1)
         records, noise = simulate(name, int(size))
         return [Split.of(records)], noise
@@ -114,7 +117,9 @@ def fit_reference(model: str, split: Split) -> float:
 
     X, label = split.train.public.values, split.train.label
     y: NDArray[np.float64] = label.bounds.clamp(label.values)
-    if model == "boosting":
+    if model == KERNEL:
+        predictions = fit_kernel(X, y, split.test.public.values)
+    elif model == "boosting":
         predictions = HistGradientBoostingRegressor(random_state=0).fit(X, y).predict(split.test.public.values)
     else:
         network = MLPRegressor(hidden_layer_sizes=(64, 32), early_stopping=True, max_iter=500, random_state=0)
@@ -122,6 +127,21 @@ def fit_reference(model: str, split: Split) -> float:
         scale, middle = label.bounds.width, label.bounds.midpoint
         predictions = pipe.fit(X, (y - middle) / scale).predict(split.test.public.values) * scale + middle
     return split.compute_error(label.bounds.clamp(predictions))
+
+
+def fit_kernel(X: Matrix, y: NDArray[np.float64], test: Matrix) -> NDArray[np.float64]:
+    """Predictions of ridge regression on a Gaussian kernel, whose width and ridge are chosen by cross-validation."""
+    from sklearn.kernel_approximation import Nystroem
+    from sklearn.linear_model import Ridge
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    centers = min(KERNEL_CENTERS, len(X) // 2)
+    pipe = make_pipeline(StandardScaler(), Nystroem(n_components=centers, random_state=0), Ridge())
+    widths = [each / X.shape[1] for each in KERNEL_WIDTHS]
+    search = GridSearchCV(pipe, {"nystroem__gamma": widths, "ridge__alpha": KERNEL_RIDGES}, cv=3)
+    return np.asarray(search.fit(X, y).predict(test))
 
 
 def fit_rival(split: Split, epsilon: float) -> list[float]:
@@ -148,7 +168,7 @@ def measure(work: Work) -> list[object]:
     splits, noise = load_splits(work)
     n, d = splits[0].train.public.shape
     with threadpool_limits(1):
-        if work.model in REFERENCES:
+        if work.model in (*REFERENCES, KERNEL):
             ratios = [fit_reference(work.model, split) / split.optimum for split in splits]
         elif work.model == RIVAL:
             ratios = [error / split.optimum for split in splits for error in fit_rival(split, work.epsilon)]
@@ -169,9 +189,14 @@ def list_work(kinds: list[str]) -> Iterator[Work]:
         "real": REAL,
         "simulated": tuple(f"{name} {size}" for name, size in product(FUNCTIONS, SIZES)),
         "others": OTHERS,
+        "large": AT_LARGE,
     }
     for kind in kinds:
         for data in names[kind]:
+            if kind == "large":
+                yield from (Work(kind, data, model, 0.0) for model in (*REFERENCES, KERNEL))
+                yield Work(kind, data, "learned", LARGE)
+                continue
             yield from (Work(kind, data, model, 0.0) for model in REFERENCES)
             for epsilon in EPSILONS if kind != "simulated" else EPSILONS[1:]:
                 yield from (Work(kind, data, model, epsilon) for model in (*HEADS, RIVAL))
@@ -210,7 +235,8 @@ def render_table(kind: str, models: Sequence[str], epsilons: Sequence[float], *,
     """A table in Markdown: a row for each set of data, and a column for each model at each epsilon."""
     ratios, sizes, floors = read_ratios()
     data = list(dict.fromkeys(name for of_kind, name, _, _ in ratios if of_kind == kind and name in sizes))
-    columns = [(model, epsilon) for epsilon in epsilons for model in models] + [(each, 0.0) for each in REFERENCES]
+    references = (*REFERENCES, KERNEL)
+    columns = [(model, epsilon) for epsilon in epsilons for model in models] + [(each, 0.0) for each in references]
     columns = [each for each in columns if any((kind, name, *each) in ratios for name in data)]
     extra = ["floor"] if kind == "simulated" else []
     names = [f"{model} {epsilon:g}" if epsilon else model for model, epsilon in columns] + extra
@@ -235,6 +261,7 @@ def write_page() -> None:
         "others": render_table(
             "others", ["linear", "wide", "mlp before", "learned", "auto", RIVAL], EPSILONS, mean=True
         ),
+        "large": render_table("large", ["learned"], [LARGE]),
     }
     text = PAGE.read_text(encoding="utf-8")
     for name, table in tables.items():
@@ -249,7 +276,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=["run", "page"])
     parser.add_argument("--only", nargs="+", default=["real", "simulated", "others"])
-    parser.add_argument("--models", nargs="+", default=[*HEADS, RIVAL, *REFERENCES])
+    parser.add_argument("--models", nargs="+", default=[*HEADS, RIVAL, *REFERENCES, KERNEL])
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     if arguments.what == "run":

@@ -12,6 +12,7 @@ from conddp.algorithms import DPSGD, Auto, CondNewton
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
 from conddp.data.records import Records
+from conddp.data.units import Units
 from conddp.heads import HEADS, Additive, Learned, Linear
 from conddp.heads.auto import FEWEST_NOISE_RECORDS, MOST_COLUMNS, MOST_RECORDS
 from conddp.heads.head import Circumstances
@@ -49,8 +50,8 @@ def test_features_are_learned_if_nothing_speaks_against_it() -> None:
         ({"learns_features": False}, "the algorithm"),
         ({"delta": 0.0}, "delta is 0"),
         ({"fit_intercept": False}, "no intercept"),
-        ({"num_private": 1}, "private"),
-        ({"in_memory": False}, "not an array in memory"),
+        ({"num_private": 1, "n": 1000}, "too few records"),
+        ({"in_memory": False}, "not in memory"),
         ({"epsilon": 0.05}, "too few records"),
         ({"n": MOST_RECORDS, "d": 1}, "minutes"),
         ({"d": MOST_COLUMNS + 1}, "minutes"),
@@ -94,13 +95,30 @@ def test_heads_that_are_settled_fit_as_if_they_were_given() -> None:
         assert auto.guarantee.choice.startswith("The model is linear, because") and not linear.guarantee.choice
 
 
-def test_private_columns_make_the_model_linear() -> None:
-    records = make_records(lambda X: X[:, 0])
+def test_private_columns_need_more_records() -> None:
+    records = make_records(lambda X: 2 * np.sin(3 * X[:, 0]))
     private = PrivateFeatures(np.random.default_rng(1).uniform(size=(3000, 1)), (Bounds(0, 1),))
     mixed = Records(records.public, private, records.label)
-    result = Auto().fit(mixed, PrivacyBudget(4.0, 1e-6), head=HEADS["auto"], random_source=RandomSource.of(0))
-    assert isinstance(result.model.head, Linear)
-    assert "columns are private" in result.guarantee.choice and "CondNewton was chosen" in result.guarantee.choice
+    for epsilon, kind in ((0.5, Linear), (4.0, Additive)):
+        budget = PrivacyBudget(epsilon, 1e-6)
+        result = Auto().fit(mixed, budget, head=HEADS["auto"], random_source=RandomSource.of(0))
+        assert type(result.model.head) is kind
+        assert "CondNewton was chosen" in result.guarantee.choice
+
+
+def test_records_of_little_weight_count_for_little() -> None:
+    records = make_records(lambda X: X[:, 0])
+    heavy = np.arange(3000) < 300
+    units = Units(np.arange(3000) // 2)
+    for weights, persons, number in (
+        (None, None, 3000),
+        (np.where(heavy, 1.0, 0.0), None, 300),
+        (np.where(heavy, 5.0, 0.5), None, 570),
+        (None, units, 1500),
+        (np.where(heavy, 1.0, 0.25), units, 150 + 675),
+    ):
+        given = replace(records, weights=weights, units=persons)
+        assert CondNewton().describe(given, PrivacyBudget(1.0, 1e-6), fit_intercept=True).num_protected == number
 
 
 def test_the_estimator_takes_it_by_default_and_saved_models_are_what_was_chosen(tmp_path: Any) -> None:

@@ -7,6 +7,8 @@ from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
+
 from conddp.algorithms.dividing import agree, assist_fit, lead_ranks, send_result
 from conddp.algorithms.identity import list_private, list_public, list_settings
 from conddp.algorithms.preparation import Prepared
@@ -400,7 +402,7 @@ class Algorithm(ABC):
         return Circumstances(
             budget.epsilon,
             budget.delta,
-            records.num_records if records.units is None else records.units.num_units,
+            _count_protected(records.arrange()),
             len(records.schema.private),
             fit_intercept,
             self.learns_features,
@@ -418,6 +420,17 @@ class Algorithm(ABC):
         if result.transcript != task.curator.transcript or result.guarantee.budget != task.cost:
             raise PrivacyError(f"{task.name} returned a result that does not belong to its own releases and cost.")
         return result
+
+
+def _count_protected(records: Records) -> int:
+    """Number of units of arranged records, or of records if each is protected on its own, of full weight.
+
+    Noise drowns what a unit with little weight says, so a unit counts as the sum of its weights, and at most as one.
+    """
+    units, weights = records.units, records.weights
+    if weights is None:
+        return records.num_records if units is None else units.num_units
+    return int((weights if units is None else np.minimum(1.0, units.add_up(weights))).sum())
 
 
 ALGORITHMS: Registry[Algorithm] = Registry("algorithm", Algorithm)  # type: ignore[type-abstract]  # instances of subclasses

@@ -48,7 +48,7 @@ Vector = NDArray[np.float64]
 
 MOST_COLUMNS = 2000  # public columns, levels of categories included
 MOST_FEATURES = 12_000  # of a dictionary, whose Gram matrix is kept in memory: 1.2 GB
-PUBLIC_FRACTION = 0.5  # of the budget for a function of public columns alone, if there are private ones
+PUBLIC_FRACTION = 0.3  # of the budget for a function of public columns alone, if there are private ones
 BEFORE_STEP = 0.9  # of the time of a step that follows long computations: how much they take
 NUM_WATCHED = 1000  # public rows on which predictions of iterates are compared
 ROWS_AT_ONCE = 4096  # for which features are evaluated at once
@@ -86,8 +86,8 @@ class LearnedFit:
     def release(cls, task: Task, plan: NewtonPlan, families: Families) -> "LearnedFit":
         r"""Spend the budget of a task on rounds of Newton steps with features that are learned on the way.
 
-        With private columns, half of the budget goes to rounds that fit the label by public columns alone, which do
-        not read private columns. Its released predictions are then one more public column of a linear fit to all
+        With private columns, three tenths of the budget go to rounds that fit the label by public columns alone, which
+        do not read private columns. Their released predictions are then one more public column of a linear fit to all
         columns.
 
         Trials that are to be made briefly have fewer features, directions and rounds.

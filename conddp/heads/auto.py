@@ -20,6 +20,7 @@ __all__ = ["AutoHead"]
 Vector = NDArray[np.float64]
 
 FEWEST_NOISE_RECORDS = 150.0  # mu times the number of records; below, a function of the columns drowns in noise
+FEWEST_WITH_PRIVATE = 400.0  # the same with private columns, for which a part of the budget is set aside
 MOST_RECORDS = 100_000  # from here on, the numbers of a linear model have piecewise linear features
 MOST_COLUMNS = 300  # public columns, levels of categories included
 MOST_CELLS = 5e6  # records times public columns; more take minutes
@@ -77,16 +78,18 @@ class AutoHead(Head):
             return "delta is 0, and learning features needs Gaussian noise"
         if not circumstances.fit_intercept:
             return "there is no intercept, which learned features need"
-        if circumstances.num_private:
-            return "some columns are private, and functions of them cannot be learned at no cost"
-        if not circumstances.in_memory or public_features.sparse is not None:
-            return "the public columns are not an array in memory"
+        if public_features.sparse is not None:
+            return "the public columns are sparse"
+        if not circumstances.in_memory:
+            return "the public columns are not in memory"
         if n >= MOST_RECORDS or d > MOST_COLUMNS or n * d > MOST_CELLS:
             return f"learning features of {n:,} records and {d:,} columns takes minutes; ask for head='learned'"
         if d == 0:
             return "there are no public columns"
         mu = calibrate_gaussian_mu(circumstances.epsilon, circumstances.delta)
-        if mu * circumstances.num_protected < FEWEST_NOISE_RECORDS:
+        if mu * circumstances.num_protected < (
+            FEWEST_WITH_PRIVATE if circumstances.num_private else FEWEST_NOISE_RECORDS
+        ):
             return "there are too few records for this budget to tell curves from noise"
         return ""
 

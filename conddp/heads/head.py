@@ -190,7 +190,7 @@ class Circumstances:
     epsilon, delta : float
         Privacy budget of the fit.
     num_protected : int
-        Number of units, or of records if each is protected on its own.
+        Number of units, or of records if each is protected on its own, of full weight.
     num_private : int
         Number of private columns.
     fit_intercept : bool
