@@ -27,6 +27,7 @@ model = PrivateRegressor(
     epsilon=1.0,
     label_bounds=(0, 400),
     private_columns={"age": (18, 100)},  # all other columns are public
+    head="linear",  # for coefficients
 )
 model.fit(visits, cost.rename("cost"))
 for remark in model.encoding_.list_remarks():
