@@ -21,10 +21,12 @@ from conddp.algorithms.identity import list_private
 from conddp.bounds import Bounds
 from conddp.data import Labels, PrivateFeatures, PublicFeatures, Records
 from conddp.errors import CheckpointError, LedgerError, PrivacyError
-from conddp.heads import MLP, Head, Linear
+from conddp.heads import MLP, Additive, Head, Learned, Linear
 from conddp.models.result import FitResult
 from conddp.privacy import Curator, LedgerEntry, Neighbouring, RandomSource
+from conddp.privacy.checkpoint import Checkpoint
 from conddp.privacy.digest import update_digest
+from conddp.training.loop import StepCounter
 
 BUDGET = PrivacyBudget(4.0, 1e-6)
 
@@ -69,7 +71,17 @@ def make_killer(after: int, drawn: list[Any]) -> type[Curator]:
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("eager", [True, False])
-def test_a_killed_fit_goes_on_at_no_further_cost_and_repeats_no_noise(case: str, eager: bool, tmp_path: Path) -> None:
+def test_a_killed_fit_goes_on_at_no_further_cost_and_repeats_no_noise(
+    case: str, eager: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = Checkpoint.close
+
+    def die(checkpoint: Checkpoint) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Checkpoint, "write", lambda _: None)  # a process that is killed writes nothing any more
+            close(checkpoint)
+
+    monkeypatch.setattr(Checkpoint, "close", die)
     algorithm, head, private = CASES[case]
     records, file = make_records(private=private), tmp_path / "checkpoint"
     ledger = PrivacyLedger(BUDGET, path=tmp_path / "ledger.jsonl")
@@ -123,6 +135,67 @@ def test_a_resumed_fit_ends_with_the_model_of_the_releases_that_were_made(tmp_pa
     )
     assert len(drawn) == before == 14
     assert again.diagnostics.distances[-1] == 0.0
+
+
+def make_teller(answers: list[Any], drawn: list[Any], *, known: bool) -> type[Curator]:
+    """A curator that keeps its answers, or gives the answers that another one kept."""
+
+    class Teller(Curator):
+        def _answer(self, draw: Any, shape: tuple[int, ...]) -> Any:
+            def tell() -> Any:
+                answer = np.array(answers[len(drawn)] if known else draw())
+                drawn.append(answer)
+                return answer.copy()
+
+            return super()._answer(tell, shape)
+
+    return Teller
+
+
+@pytest.mark.parametrize("way", ["callback", "step", "work"])
+@pytest.mark.parametrize(("head", "private"), [(Learned(width=12), False), (Additive(width=12), True)])
+def test_a_fit_that_ends_with_an_error_anywhere_goes_on_with_all_its_answers(
+    head: Head, private: bool, way: str, tmp_path: Path
+) -> None:
+    # By an error of a callback after a release, or in long computations between releases, where users interrupt fits.
+    records, answers = make_records(private=private), list[Any]()
+    whole = CondNewton().fit(records, BUDGET, head=head, curator_class=make_teller([], answers, known=False))
+    number, drawn, stops, runs = len(answers), list[Any](), set[Any](), 0
+    assert number == len(whole.transcript) >= 14
+
+    def stop(*place: Any) -> None:
+        if place not in stops:
+            stops.add(place)
+            raise KeyboardInterrupt
+
+    def look(progress: Any) -> None:
+        stop(progress.step)
+
+    callback: Any = look
+    if way != "callback":
+        callback = StepCounter(lambda step, _: stop(step) if way == "step" else None)
+    if way == "work":
+        callback = StepCounter(lambda *_: None, lambda at, _, what: stop(int(at), what))
+    file = tmp_path / "checkpoint"
+    while True:
+        runs += 1
+        try:
+            result = CondNewton().fit(
+                records,
+                BUDGET,
+                head=head,
+                callback=callback,
+                checkpoint=file,
+                curator_class=make_teller(answers, drawn, known=True),
+            )
+            break
+        except KeyboardInterrupt:
+            assert file.exists()
+    assert len(drawn) == number  # nothing was asked for twice
+    assert runs == 1 + len(stops) > 10
+    np.testing.assert_array_equal(result.model.parameters, whole.model.parameters)
+    assert result.transcript == whole.transcript and result.diagnostics == whole.diagnostics
+    assert not file.exists()
 
 
 def test_changed_data_settings_or_budget_are_refused(tmp_path: Path) -> None:

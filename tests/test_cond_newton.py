@@ -424,3 +424,18 @@ def test_coefficients_are_as_uncertain_as_they_are_said_to_be(epsilon: float, fi
     size = float(np.sqrt(np.mean(np.square(scores))))
     assert 0.6 < size < 1.5
     assert np.mean(np.abs(scores) < 2) > 0.85
+
+
+def test_columns_whose_squared_coefficients_overflow_do_not_end_a_fit_after_its_budget_is_spent() -> None:
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    label = Labels(np.clip(X[:, 0], -4, 4), Bounds(-4, 4))
+    small, usual = (
+        CondNewton().fit(
+            Records(PublicFeatures(factor * X), None, label), PrivacyBudget(2.0, 1e-6), random_source=RandomSource.of(0)
+        )
+        for factor in (1e-160, 1.0)
+    )
+    assert small.diagnostics.coefficient_deviations == ()
+    assert len(usual.diagnostics.coefficient_deviations) == 4
+    again = small.predict(PublicFeatures(1e-160 * X))
+    np.testing.assert_allclose(again, usual.predict(PublicFeatures(X)), atol=0.5)

@@ -410,7 +410,7 @@ def test_a_model_that_was_saved_without_curves_can_be_loaded(
         _ = again.curves_
 
 
-SINGLE = Effect((0,), False, (1.0, 2.0), (0.1, -0.1), (0.1, 0.1), 0.1)
+SINGLE, OTHER = (Effect((place,), False, (1.0, 2.0), (0.1, -0.1), (0.1, 0.1), 0.1) for place in (0, 1))
 
 
 @pytest.mark.parametrize(
@@ -422,7 +422,7 @@ SINGLE = Effect((0,), False, (1.0, 2.0), (0.1, -0.1), (0.1, 0.1), 0.1)
         ((Effect((0,), False, (1.0,), (0.1,), (-0.1,), 0.1),), "is negative"),
         ((Effect((0, 1), True, (2.0,), (0.1,), (0.1,), 0.1),), "levels that it does not have"),
         ((SINGLE, PairEffect(0, 1, (1.0,), (1.0,), (0.1,), (0.1,), 0.1)), "unknown columns"),
-        ((SINGLE, PairEffect(0, 0, (1.0,), (1.0,), (0.1, 0.2), (0.1, 0.1), 0.1)), "for every pair of values"),
+        ((SINGLE, OTHER, PairEffect(0, 1, (1.0,), (1.0,), (0.1, 0.2), (0.1, 0.1), 0.1)), "for every pair of values"),
     ],
 )
 def test_damaged_curves_are_refused(

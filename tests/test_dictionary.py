@@ -1,6 +1,7 @@
 """Coordinates of columns, dictionaries of features, and which features they hold."""
 
 import math
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -202,3 +203,26 @@ def test_boldness_is_the_factor_of_what_nonlinear_features_are_expected_to_expla
         rate = made.fractions[~is_linear].sum() / made.fractions[is_linear].sum()
         reference = bold.fractions[~is_linear].sum() / bold.fractions[is_linear].sum()
         assert rate == pytest.approx(expected * reference)
+
+
+def test_rounding_features_does_not_matter_for_columns_far_from_zero_or_almost_constant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    n, rng = 20_000, np.random.default_rng(0)
+    flag = np.zeros(n)
+    flag[rng.choice(n, 5, replace=False)] = 1.0
+    nanoseconds = 1.5e18 + 1e9 * rng.integers(0, 3 * 10**7, n)
+    X = np.column_stack([flag, nanoseconds, 1e9 + 0.01 * rng.normal(size=n), rng.standard_cauchy(n) ** 3])
+    scales = ColumnScales.of(PublicFeatures(X))
+    outer = np.eye(4) / 4
+    dictionary = Families(200).make(scales, X, Relevance(np.ones(4), outer, np.ones(4)), seed=0)
+    rounded = dictionary.evaluate(X)
+    monkeypatch.setattr(dictionaries, "PRECISION", np.float64)
+    exact = replace(dictionary).evaluate(X)  # without what was kept in float32
+    assert rounded.itemsize < exact.itemsize
+    spread = exact.std(axis=1)
+    errors = np.abs(rounded - exact).max(axis=1)
+    assert (errors / spread).max() < 1e-3  # of features that hardly vary; they have small weights
+    weights = rng.normal(size=len(exact))
+    predicted = weights @ exact
+    assert np.abs(weights @ rounded - predicted).max() < 1e-5 * predicted.std()

@@ -21,6 +21,7 @@ from conddp.errors import PrivacyError, SchemaError
 from conddp.features.column_scales import ColumnScales
 from conddp.features.feature_families import Relevance
 from conddp.heads import Additive, Head, Learned, Linear
+from conddp.heads.auto import LearnedOrAdditive
 from conddp.models.saving import load_model
 from conddp.newton.rounds import STEPS_PER_ROUND, WORK, count_directions, estimate_memory
 from conddp.newton.schedule import NewtonPlan
@@ -325,3 +326,18 @@ def test_curves_of_an_additive_model_add_up_to_its_predictions() -> None:
     curves = head.compute_curves(weights, list(X.T))
     scores = model.compute_scores(PublicFeatures(X))
     np.testing.assert_allclose(np.sum(curves, axis=0) + weights["constant"][0, 0], scores, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [Additive, Learned])
+def test_stopping_a_fit_after_its_last_release_changes_nothing(kind: type[Learned]) -> None:
+    X = make_columns(1500)
+    label = np.sin(2 * X[:, 0]) + np.cos(2 * X[:, 1]) if kind is Additive else np.tanh(2 * X[:, 0] * X[:, 1])
+    records = Records(PublicFeatures(X), None, Labels(np.clip(label, -3, 3), BOUNDS))
+    settings: dict[str, Any] = {"head": LearnedOrAdditive(width=60), "random_source": RandomSource.of(0)}
+    budget = PrivacyBudget(4.0, 1e-6)
+    whole = CondNewton().fit(records, budget, **settings)
+    stopped = CondNewton().fit(records, budget, callback=lambda at: at.step == at.num_steps, **settings)
+    early = CondNewton().fit(records, budget, callback=lambda at: at.step == at.num_steps - 1, **settings)
+    assert type(whole.model.head) is type(stopped.model.head) is kind
+    np.testing.assert_array_equal(stopped.model.parameters, whole.model.parameters)
+    assert (len(stopped.transcript), len(early.transcript)) == (len(whole.transcript), len(whole.transcript) - 1)

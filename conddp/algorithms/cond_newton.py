@@ -315,8 +315,10 @@ def _diagnose(model: FittedModel, rows: Rows, run: NewtonRun, course: list[NDArr
     width = model.label_bounds.width
     deviations: tuple[float, ...] = ()
     if model.head.linear_in is Linearity.COLUMNS and isinstance(rows, PublicRows):  # private whitening is noisy itself
-        covariance = (rows.matrix * run.posterior.variance) @ rows.matrix.T
-        deviations = tuple(model.compute_linear_deviations(covariance).tolist())
+        with np.errstate(over="ignore", invalid="ignore"):  # of columns so small that squared coefficients overflow
+            covariance = (rows.matrix * run.posterior.variance) @ rows.matrix.T
+            found = model.compute_linear_deviations(covariance)
+        deviations = tuple(found.tolist()) if np.isfinite(found).all() else ()
     return Diagnostics(
         tuple(range(1, len(course) + 1)),
         tuple(width * float(np.linalg.norm(each - run.coefficients)) for each in course),

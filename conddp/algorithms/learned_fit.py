@@ -20,7 +20,7 @@ from conddp.data.scaling import scale_bounds
 from conddp.data.stored_labels import open_labels
 from conddp.errors import SchemaError
 from conddp.features.additive_terms import AdditiveTerms
-from conddp.features.dictionary import Dictionary
+from conddp.features.dictionary import MOST_FEATURES, Dictionary
 from conddp.features.feature_families import Families
 from conddp.features.whitening import WhitenedRows
 from conddp.models.diagnostics import Diagnostics
@@ -47,7 +47,6 @@ __all__ = ["MOST_COLUMNS", "LearnedFit", "fit_distilled", "fit_learned"]
 Vector = NDArray[np.float64]
 
 MOST_COLUMNS = 2000  # public columns, levels of categories included
-MOST_FEATURES = 12_000  # of a dictionary, whose Gram matrix is kept in memory: 1.2 GB
 PUBLIC_FRACTION = 0.3  # of the budget for a function of public columns alone, if there are private ones
 BEFORE_STEP = 0.9  # of the time of a step that follows long computations: how much they take
 NUM_WATCHED = 1000  # public rows on which predictions of iterates are compared

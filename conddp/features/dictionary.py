@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 from conddp.data.passes import list_blocks
 from conddp.features.column_scales import ColumnScales
 
-__all__ = ["FACTORS", "PRECISION", "ROWS_IN_CACHE", "Component", "Dictionary"]
+__all__ = ["FACTORS", "MOST_FEATURES", "PRECISION", "ROWS_IN_CACHE", "Component", "Dictionary"]
 
 Vector = NDArray[np.float64]
 
 FACTORS = 3  # largest number of cosines in a product
+MOST_FEATURES = 12_000  # whose Gram matrix is kept in memory: 1.2 GB
 RANK_SCALE = math.sqrt(12.0)  # ranks times this have unit variance
 PRECISION = np.float32  # of features: they are public, and rounding them changes nothing but themselves
 ROWS_IN_CACHE = 512  # whose features are computed at once

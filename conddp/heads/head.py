@@ -276,6 +276,12 @@ class Head(ABC):
         (width, num_private), if there are private columns.
         """
 
+    def check_weights(self, weights: Weights) -> None:  # noqa: B027  (a head may accept all)
+        """Raise SchemaError for weights of a file, of the right shapes and finite, that no fit gives.
+
+        The default accepts all.
+        """
+
     @abstractmethod
     def initialize(self, layout: Layout, rng: np.random.Generator) -> NDArray[np.float64]:
         """Return initial parameters, shape (P,), independent of the data."""

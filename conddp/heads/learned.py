@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 
 from conddp._validate import positive_integer
 from conddp.data.passes import list_blocks
-from conddp.features.column_scales import ColumnScales
-from conddp.features.dictionary import FACTORS, Dictionary
+from conddp.features.column_scales import LARGEST, ColumnScales
+from conddp.features.dictionary import FACTORS, MOST_FEATURES, Dictionary
 from conddp.features.feature_families import Families
 from conddp.heads.head import HEADS, Array, Head, Inputs, Layout, Linearity, Trace, Weights
+from conddp.stored import require
 
 __all__ = ["Learned"]
 
@@ -19,6 +20,7 @@ Vector = NDArray[np.float64]
 
 ROWS_AT_ONCE = 4096  # for which features are evaluated at once
 HIGHEST_FREQUENCY = 1000  # of a cosine in a file; higher ones are damage
+LARGEST_WEIGHT = 1e15  # in a file, of what has no unit; sums of larger ones could overflow in float32
 
 
 @dataclass(frozen=True)
@@ -129,13 +131,39 @@ class Learned(Head):
         parameters = np.concatenate([np.ravel(values[name]) for name in layout.shapes]).astype(np.float64)
         return head, parameters
 
+    def check_weights(self, weights: Weights) -> None:
+        """Raise SchemaError for weights of a file that do not describe columns and features."""
+        given = {name: np.asarray(value[0]) for name, value in weights.items()}
+        d, knots, ranks, places = len(given["center"]), given["knots"], given["ranks"], given["places"]
+        require(d == 0 or self.num_knots > 0, "the head has no knots for the ranks of its columns")
+        require(self.num_hinges <= self.num_projections, "the head has more hinges than projections")
+        require(
+            self.num_products + self.num_projections <= MOST_FEATURES,
+            f"the head has more than {MOST_FEATURES:,} features",
+        )
+        require(
+            max(_largest(given["center"]), _largest(knots)) <= LARGEST and bool((given["factor"] >= 0).all()),
+            "a column has a center, a scale or knots that no column has",
+        )
+        require(
+            not (np.diff(knots, axis=1) < 0).any()
+            and not (np.diff(ranks, axis=1) < 0).any()
+            and not ((ranks < 0) | (ranks > 1)).any(),
+            "knots and ranks of a column do not increase, or ranks are not between 0 and 1",
+        )
+        require(_are_whole(places, d - 1), "a feature is of a column that the model does not have")
+        require(_are_whole(given["frequencies"], HIGHEST_FREQUENCY), "a frequency is not a whole number of usual size")
+        without_unit = ("constant", "linear", "products", "projections", "phases", "waves", "private")
+        require(
+            all(_largest(given[name]) <= LARGEST_WEIGHT for name in without_unit if name in given),
+            "a weight is not of a usual size",
+        )
+
     def make_dictionary(self, weights: Weights) -> tuple[Dictionary, Vector]:
         """Return the dictionary of a fitted model, whose linear terms are one feature, and the weights of all."""
         given = {name: np.asarray(value[0]) for name, value in weights.items()}
-        d = len(given["center"])
         scales = ColumnScales(given["center"], given["factor"], given["knots"], given["ranks"])
-        places = np.clip(given["places"], 0, max(0, d - 1)).astype(np.intp)  # a file may hold anything
-        frequencies = np.clip(given["frequencies"], 0, HIGHEST_FREQUENCY).astype(np.intp)
+        places, frequencies = given["places"].astype(np.intp), given["frequencies"].astype(np.intp)
         number = 1 + len(places) + len(given["phases"])
         dictionary = Dictionary(
             scales,
@@ -144,7 +172,7 @@ class Learned(Head):
             frequencies,
             given["projections"],
             given["phases"],
-            min(int(self.num_hinges), len(given["phases"])),
+            int(self.num_hinges),
             np.zeros(number),
             np.ones(number),
             np.zeros(number, dtype=np.intp),
@@ -177,6 +205,15 @@ class Learned(Head):
 
     def _refuse_gradients(self) -> NoReturn:
         raise NotImplementedError(f"{type(self).__name__} is fitted by CondNewton, not by gradients.")
+
+
+def _largest(values: NDArray[np.floating]) -> float:
+    return float(np.abs(values).max(initial=0.0))
+
+
+def _are_whole(values: NDArray[np.floating], at_most: int) -> bool:
+    """Whether all values are whole numbers from 0 to a largest one."""
+    return bool(((values == np.floor(values)) & (values >= 0) & (values <= at_most)).all())
 
 
 HEADS.add("learned", Learned())

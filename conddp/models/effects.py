@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from conddp.features.dictionary import MOST_FEATURES
 from conddp.stored import require
 
 __all__ = ["Effect", "Effects", "PairEffect"]
@@ -85,6 +86,8 @@ class Effects:
 
     def check(self, num_features: int) -> None:
         """Raise SchemaError unless the effects fit together and are of a model with so many public features."""
+        described = [place for each in self.singles for place in each.features]
+        require(len(set(described)) == len(described), "two effects are of the same feature")
         for each in self.singles:
             width = 1 if each.is_category else len(each.features)
             places = [*each.features]
@@ -96,22 +99,34 @@ class Effects:
                 len(each.values) == width * len(each.effect) and len(each.effect) == len(each.std) > 0,
                 "an effect does not have a number and a standard deviation for every value",
             )
-            require(
-                not each.is_category or all(value in range(-1, len(places)) for value in each.values),
-                "an effect of a category is of levels that it does not have",
-            )
+            self._check_values(each, each.values)
             require(min((each.importance, *each.std)) >= 0, "a standard deviation of an effect is negative")
+        require(len(self.pairs) <= MOST_FEATURES, "there are more effects of pairs than a model has features")
+        require(len({(pair.first, pair.second) for pair in self.pairs}) == len(self.pairs), "a pair has two effects")
         for pair in self.pairs:
-            require(
-                0 <= pair.first < len(self.singles) and 0 <= pair.second < len(self.singles),
-                "the effect of a pair is of unknown columns",
-            )
+            require(0 <= pair.first < pair.second < len(self.singles), "the effect of a pair is of unknown columns")
+            for place, values in self._list_sides(pair):
+                self._check_values(self.singles[place], values)
             widths = [self.count_values(place, values) for place, values in self._list_sides(pair)]
             require(
                 widths[0] * widths[1] == len(pair.effect) == len(pair.std) > 0,
                 "the effect of a pair does not have a number for every pair of values",
             )
             require(min((pair.importance, *pair.std)) >= 0, "a standard deviation of an effect is negative")
+
+    @staticmethod
+    def _check_values(each: Effect, values: tuple[float, ...]) -> None:
+        """Raise SchemaError unless values are levels of a category, or rows of one number for each feature."""
+        if each.is_category:
+            levels = range(-1, len(each.features))
+            require(
+                len(set(values)) == len(values) and all(value in levels for value in values),
+                "an effect of a category is of levels that it does not have",
+            )
+        require(
+            each.is_category or len(values) % len(each.features) == 0,
+            "an effect of several features does not have a number for each of them",
+        )
 
     def count_values(self, single: int, values: tuple[float, ...]) -> int:
         """Return the number of values of a group, of which each may be a row."""

@@ -130,5 +130,18 @@ class FitResult:
         return self.predict(*read_features(frame, self.schema, encoding))
 
     def predict(self, public: PublicFeatures, private: PrivateFeatures | None = None) -> NDArray[np.float64]:
-        """Predict from encoded features, in the units of the label. No cost: the model is already released."""
-        return self.model.predict(public, private)
+        """Predict from encoded features, in the units of the label. No cost: the model is already released.
+
+        Raises
+        ------
+        SchemaError
+            If a prediction is not a number, because numbers in the model or in a column are too large.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is clamped to the bounds of the label
+            predictions = self.model.predict(public, private)
+        if np.isnan(predictions).any():
+            raise SchemaError(
+                "a prediction is not a number: numbers in a column, or weights of the model, are too large for "
+                "floating point. Check the units of the columns, and restore the folder of the model."
+            )
+        return predictions

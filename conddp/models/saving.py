@@ -194,6 +194,7 @@ def _make_result(record: Mapping[str, Any], folder: Path, old_format: int | None
         len(features) + has_constant, count_private_features(schema.private_domains, center=has_constant)
     )
     parameters = _read_weights(folder, layout, record["weights"])
+    head.check_weights(layout.views(parameters[None]))
     loss = LOSSES[record["loss"]]
     model = FittedModel(head, layout, parameters, has_constant, schema.label_bounds, schema.private_domains, loss)
     transcript = Transcript.from_json(record["transcript"])

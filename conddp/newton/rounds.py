@@ -280,7 +280,7 @@ class _Rounds:
                 break
             if number + 1 < len(self.rounds):
                 relevance = self._learn_relevance(dictionary, posterior.weights)
-        if self.setting.families.simplify and not self.stopped:
+        if self.setting.families.simplify and len(self.course) == len(self.fractions):
             simple = self._compute_posterior(posterior.overlap.take(dictionary.find_additive()), signal, state)
             posterior = simple if simple.evidence > posterior.evidence - WORTH else posterior
         components: dict[str, float] = {}

@@ -13,6 +13,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,8 +38,9 @@ class Checkpoint:
     Privacy
         Holds released numbers, public settings and a keyed hash of the records, whose key stays in the user's state
         folder. An answer that was not on disk when the fit was killed has been seen by nobody: it is asked for again,
-        with new noise. With ``always``, every answer is on disk before a callback can see it. The ledger notes every
-        resumption and the end of the fit, so that no copy of the file can be resumed as well.
+        with new noise. With ``always``, every answer is on disk before a callback can see it. After an error or an
+        interruption from the keyboard, all answers are on disk. The ledger notes every resumption and the end of the
+        fit, so that no copy of the file can be resumed as well.
 
     Parameters
     ----------
@@ -85,6 +87,7 @@ class Checkpoint:
         self._questions: list[dict[str, Any]] = []
         self._answers: list[NDArray[Any]] = []
         self._used = 0
+        self._is_written = True  # whether all answers are on disk
         self._transcript = Transcript()  # of what the state covers
         self._state: dict[str, Any] = {}
         self._lock = _lock(self.path)
@@ -124,8 +127,10 @@ class Checkpoint:
 
     def record(self, question: Mapping[str, Any], answer: NDArray[Any]) -> None:
         """Store the answer to a new question."""
-        self._questions.append(_to_json(question))
-        self._answers.append(np.array(answer))
+        asked, given = _to_json(question), np.array(answer)
+        self._is_written = False
+        self._answers.append(given)  # first: an interruption may come between these lines
+        self._questions.append(asked)
         self._used += 1
         if self.is_due:
             self.write()
@@ -145,8 +150,9 @@ class Checkpoint:
         transcript : Transcript
             All releases that the state depends on.
         """
-        self._state, self._transcript = dict(state), transcript
-        self._questions, self._answers, self._used = [], [], 0
+        stored = dict(state)
+        # In one line without calls, so that no interruption comes in between.
+        self._state, self._transcript, self._questions, self._answers, self._used = stored, transcript, [], [], 0
         self.write()
 
     def load_state(self) -> tuple[Mapping[str, Any], Transcript] | None:
@@ -159,7 +165,10 @@ class Checkpoint:
             file.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let other processes go on from the file."""
+        """Write answers that are not on disk yet, as after an error, and let other processes go on from the file."""
+        if not self._is_written:
+            with suppress(CheckpointError):  # what ended the fit is more important
+                self.write()
         if self._lock is not None:
             self._lock.close()
 
@@ -187,7 +196,8 @@ class Checkpoint:
         """Write the file, all or nothing, and force it to disk."""
         from safetensors.numpy import save
 
-        arrays = {f"answer.{number}": np.ascontiguousarray(answer) for number, answer in enumerate(self._answers)}
+        answers = self._answers[: len(self._questions)]
+        arrays = {f"answer.{number}": np.ascontiguousarray(answer) for number, answer in enumerate(answers)}
         numbers = {}
         for name, value in self._state.items():
             if isinstance(value, np.ndarray):
@@ -215,7 +225,7 @@ class Checkpoint:
             _write_atomically(self._witness, json.dumps(self._progress).encode())
         except OSError as error:
             raise CheckpointError(f"the checkpoint '{self.path}' cannot be written: {error.strerror}.") from None
-        self._written = time.monotonic()
+        self._written, self._is_written = time.monotonic(), True
 
     def _load(self) -> None:
         from safetensors import SafetensorError, safe_open

@@ -20,6 +20,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 
@@ -34,8 +35,9 @@ from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.errors import CondDPError
 from conddp.estimators import PrivateRegressor
+from conddp.features.column_encodings import CategoryEncoding, DateEncoding
 from conddp.files import load_public, load_records
-from conddp.heads import MLP
+from conddp.heads import MLP, Additive, Learned
 from conddp.models.result import FitResult
 from conddp.models.saving import _digest, load_model, save_model, sign_record
 from conddp.planning import Plan, load_record, save_record
@@ -201,7 +203,26 @@ def make_results() -> tuple[FitResult, ...]:
         CondDP(num_steps=4, batch_size=20).fit(without, budget, random_source=source),
         RROnBins().fit(without, budget, random_source=source),
         PrivateMean().fit(without, budget, random_source=source),
+        CondNewton().fit(with_private, budget, head=Learned(width=20), random_source=source),
+        make_additive_model(),
     )
+
+
+def make_additive_model() -> FitResult:
+    """A model with curves of numbers, categories and dates, and of pairs of columns."""
+    rng, n = np.random.default_rng(0), 200
+    table = pd.DataFrame(
+        {
+            "a": rng.normal(size=n),
+            "town": np.array(["here", "there", "nowhere"])[rng.integers(0, 3, n)],
+            "sold": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 400, n), unit="D"),
+        }
+    )
+    label = (table["a"] * (table["town"] == "here")).clip(-5, 5).to_numpy()
+    head = Additive(width=40, pairs=3)
+    model = PrivateRegressor(20.0, label_bounds=(-5, 5), head=head, random_state=0).fit(table, label)
+    assert len(model.curves_) > 3 and model.curves_.pairs
+    return model.result_
 
 
 def attack_model(folder: Path) -> Attack:
@@ -253,7 +274,13 @@ def use_model(place: Path, random: Random) -> None:
     assert str(result.guarantee).startswith("This model was saved in format") == (number < 5)
     regressor = PrivateRegressor.load(place)
     names = result.feature_order or (*result.schema.public, *result.schema.private)
-    assert np.isfinite(regressor.predict(pa.table(dict.fromkeys(names, [0.0, 1.0])))).all()
+    cells: dict[str, Any] = dict.fromkeys(names, [0.0, 1.0])
+    for column in () if result.encoding is None else result.encoding.columns:
+        if isinstance(column, CategoryEncoding):
+            cells[column.column] = ["here", "elsewhere"]
+        elif isinstance(column, DateEncoding):
+            cells[column.column] = np.array(["2024-05-01", "2030-01-01"], dtype="datetime64[us]")
+    assert np.isfinite(regressor.predict(pa.table(cells))).all()
     repr(result.ledger), str(result.guarantee)
     if random.random() < 0.1:
         run_command("ledger", "show", place)

@@ -25,7 +25,7 @@ from conddp.data import BLOCK_SIZE, Labels, PrivateFeatures, PrivateSpan, Public
 from conddp.features.row_weights import RowWeights
 from conddp.features.unit_moves import bound_largest_move, bound_moves, find_long_sums
 from conddp.features.whitening import WhitenedRows
-from conddp.heads import MLP, FactorizationMachine, Head, Linear, Wide
+from conddp.heads import MLP, Additive, FactorizationMachine, Head, Learned, Linear, Wide
 from conddp.losses import Squared
 from conddp.newton.private_columns import PrivateRows, release_moments
 from conddp.newton.release import ResidualQuery, release_residuals
@@ -250,6 +250,8 @@ CASES: dict[str, tuple[Algorithm, Head, bool]] = {
     "cond-newton with private columns": (CondNewton(), Linear(), True),
     "cond-newton wide": (CondNewton(), Wide(width=12), False),
     "cond-newton mlp": (CondNewton(width=30), MLP(hidden=(4,)), False),
+    "cond-newton learned": (CondNewton(), Learned(width=20), False),
+    "cond-newton additive with private columns": (CondNewton(), Additive(width=20), True),
     "cond-dp": (CondDP(num_steps=8, clip_norm=0.02), Linear(), False),
     "cond-dp with private columns": (CondDP(num_steps=8, clip_norm=0.02), Linear(), True),
     "cond-dp mlp with private columns": (CondDP(num_steps=8, clip_norm=0.02), MLP(hidden=(4,)), True),

@@ -22,6 +22,7 @@ from conddp.algorithms.algorithm import Algorithm
 from conddp.auditing import Question, measure_move
 from conddp.data import BLOCK_SIZE, Labels, PublicFeatures, Records
 from conddp.heads import MLP, Additive, FactorizationMachine, Head, Learned, Linear, Wide
+from conddp.heads.auto import LearnedOrAdditive
 from conddp.privacy import Neighbouring, PrivacyBudget
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from tests.privacy.replay import (
@@ -124,18 +125,34 @@ def test_some_neighbour_comes_close_to_the_sensitivity(case: str) -> None:
     assert found > (0.5 if "private columns" in case and "newton" in case else 0.9)
 
 
+def test_the_same_for_learned_features_whose_directions_are_stored_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conddp.newton.rounds.CELLS_IN_SINGLE", 0)
+    records, found = make_records(140, private=False), 0.0
+    for position in (longest_row(records), 5):
+        one = replace_private_part(records, position, -4.0)
+        other = replace_private_part(records, position, 6.0)
+        questions, others = fit_both(CondNewton(), one, other, BUDGET, head=LearnedOrAdditive(width=40))
+        found = max(found, *measure_moves(questions, others))
+        assert compute_parameter(questions, others) <= calibrate_gaussian_mu(2.0, 1e-4) * (1 + 1e-12)
+    assert 0.9 < found <= 1 + 1e-9
+
+
 WITH_CATEGORIES: dict[str, tuple[Algorithm, Head]] = {
     "cond-newton": (CondNewton(), Linear()),
     "cond-newton wide": (CondNewton(), Wide(width=12)),
+    "cond-newton additive": (CondNewton(), Additive(width=20)),
     "cond-dp": (CondDP(num_steps=8, clip_norm=0.02), Linear()),
     "switch-cond-dp": (SwitchCondDP(num_steps=8, clip_norm=0.02), Linear()),
     "dpsgd mlp": (DPSGD(num_steps=8, clip_norm=0.02), MLP(hidden=(4,))),
 }
 
 
-@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize(
+    ("case", "fit_intercept"),
+    [(case, True) for case in WITH_CATEGORIES]
+    + [(case, False) for case in WITH_CATEGORIES if "additive" not in case],  # learned features need an intercept
+)
 @pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("case", WITH_CATEGORIES)
 def test_a_changed_level_of_a_private_category_is_covered(case: str, mixed: bool, fit_intercept: bool) -> None:
     algorithm, head = WITH_CATEGORIES[case]
     records = make_categories(140, mixed=mixed)
