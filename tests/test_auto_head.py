@@ -1,5 +1,6 @@
 """The automatic choice of a head: before the fit from public information, at the end from what was released."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -7,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from conddp import PrivacyBudget, PrivateRegressor
-from conddp.algorithms import DPSGD, Auto, CondNewton
+from conddp import PrivacyBudget, PrivacyLedger, PrivateRegressor
+from conddp.algorithms import DPSGD, Auto, CondNewton, FitRequest
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
 from conddp.data.records import Records
@@ -17,6 +18,7 @@ from conddp.heads.auto import FEWEST_NOISE_RECORDS, MOST_COLUMNS, MOST_RECORDS
 from conddp.heads.head import Circumstances
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.randomness import RandomSource
+from conddp.report import render_markdown, report_fit
 
 Vector = NDArray[np.float64]
 HERE = Circumstances(epsilon=1.0, delta=1e-6, num_protected=4000)
@@ -78,8 +80,48 @@ def test_the_result_is_additive_unless_releases_speak_for_interactions() -> None
         result = Auto().fit(make_records(label), budget, head=HEADS["auto"], random_source=RandomSource.of(0))
         assert type(result.model.head) is kind
         assert (result.diagnostics.effects is not None) == (kind is Additive)
-        assert "Features are learned, because there are enough records" in str(result.guarantee)
+        name, speak = ("additive", "do not speak") if kind is Additive else ("learned", "speak")
+        assert result.settings["head"] == f"{name}, chosen by auto"
+        assert f"The result is {result.model.head.name_model()}, because" in result.guarantee.choice
+        assert f"the releases {speak} for interactions" in result.guarantee.choice
         assert result.guarantee.budget == budget
+
+
+def test_the_ledger_has_the_choice_before_the_fit_and_no_class_that_users_do_not_know(tmp_path: Any) -> None:
+    records = make_records(lambda X: np.sin(3 * X[:, 0]), n=1500)
+    outputs = [records, records.with_label(Labels(-records.label.values, records.label.bounds, "other"))]
+    for number in (1,):
+        ledger = PrivacyLedger(PrivacyBudget(4.0, 1e-6), path=tmp_path / f"{number}.jsonl")
+        fits = FitRequest(4.0, ledger=ledger, random_state=0).run_several(outputs[:number])
+        entries = [entry for entry in ledger.entries if entry.what == "Auto: choice of head"]
+        assert len(entries) == number and all(entry.cost == PrivacyBudget(0.0, 0.0) for entry in entries)
+        assert all(entry.reason.startswith("Features are learned, because") for entry in entries)
+        assert entries[0].time <= next(entry.time for entry in ledger.entries if entry.cost.epsilon)
+        paid = [entry for entry in ledger.entries if entry.cost.epsilon]
+        assert {entry.details["head"] for entry in paid} == {
+            "features learned, additive if the releases do not speak for interactions"
+        }
+        for each in fits.results:
+            assert "The result is " in each.guarantee.choice and "CondNewton was chosen" in each.guarantee.choice
+            shown = (tmp_path / f"{number}.jsonl").read_text() + repr(each.settings) + render_markdown(report_fit(each))
+            assert not re.search("LearnedOrAdditive|AutoHead|SettledAuto", shown)
+        assert str(fits.guarantee).count("The result is ") == number
+
+
+def test_a_fit_that_was_stopped_says_so() -> None:
+    settings: dict[str, Any] = {"head": HEADS["auto"], "random_source": RandomSource.of(0)}
+    records = make_records(lambda X: X[:, 0])
+    result = Auto().fit(records, PrivacyBudget(4.0, 1e-6), callback=lambda _: True, **settings)
+    assert "because the fit was stopped" in result.guarantee.choice
+
+
+def test_a_head_that_is_given_is_not_explained() -> None:
+    records = make_records(lambda X: X[:, 0], n=500)
+    for head in (Additive(width=50), Learned(width=50)):
+        ledger = PrivacyLedger(PrivacyBudget(4.0, 1e-6))
+        result = CondNewton().fit(records, ledger.budget, head=head, ledger=ledger, random_source=RandomSource.of(0))
+        assert result.settings["head"] == repr(head) and not result.guarantee.choice
+        assert "choice of head" not in str([entry.what for entry in ledger.entries])
 
 
 def test_heads_that_are_settled_fit_as_if_they_were_given() -> None:

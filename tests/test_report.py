@@ -499,5 +499,15 @@ def test_curves_are_in_all_forms_of_the_report(additive: FitResult) -> None:
     assert len(next(each for each in blocks if each["kind"] == "panels")["panels"]) == len(panels.panels)
 
 
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [(Linear(), "A linear model of 'y'"), (Additive(width=30), "An additive model"), (MLP(hidden=(3,)), "A neural")],
+)
+def test_a_report_starts_with_what_the_model_is(head: Head, words: str) -> None:
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    model = PrivateRegressor(1.0, label_bounds=(-5, 5), head=head, random_state=0).fit(X, pd.Series(X[:, 0], name="y"))
+    assert report_fit(model.result_).lead.startswith(words)
+
+
 def test_other_models_have_no_section_on_curves(tmp_path: Path) -> None:
     assert "Curves" not in {section.title for section in report_fit(make_saved(tmp_path / "model")).sections}

@@ -142,7 +142,7 @@ class Auto(Algorithm):
             task.public.check_dense()
         sentence = f"{name} was chosen because {choice.reason}; no private value took part in the choice."
         task.note_free("choice of algorithm", sentence)
-        return choice, replace(task, name=name, choice=" ".join(filter(None, (task.choice, sentence))))
+        return choice, replace(task, name=name, choice=sentence)
 
     def choose(
         self,
@@ -289,6 +289,11 @@ class SettledAuto(Auto):
     """
 
     choice: Choice
+
+    @property
+    def title(self) -> str:
+        """Name in ledgers and messages: that of the algorithm that the user named."""
+        return Auto.__name__
 
     def foresee(
         self, budget: PrivacyBudget, records: Records, *, head: Head, neighbouring: Neighbouring

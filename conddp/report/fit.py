@@ -95,7 +95,7 @@ def report_fit(
         Section("Settings and versions", (_list_facts(saved.settings), _list_facts(saved.versions))),
     ]
     lead = (
-        f"A {_name_head(saved.model)} model of '{guarantee.label}' from {guarantee.num_records:,} records and "
+        f"{_name_model(saved.model)} of '{guarantee.label}' from {guarantee.num_records:,} records and "
         f"{len(guarantee.public_columns) + len(guarantee.private_columns)} columns: {promise}{recorded}."
     )
     return Document(
@@ -281,7 +281,8 @@ def _describe_model(saved: FitResult) -> Section:
     model, schema, diagnostics, design = saved.model, saved.schema, saved.diagnostics, saved.design
     if model.head.linear_in is not Linearity.COLUMNS:
         count = f"{model.layout.size:,} parameters"
-        return Section("The model", (Text(f"{model.head!r} with {count}. Its weights are in the model's folder."),))
+        text = f"{_name_model(model)} with {count}. Its weights are in the model's folder."
+        return Section("The model", (Text(text),))
     public, private, intercept = model.compute_linear_coefficients()
     names = (*saved.features, *schema.private_terms, "intercept")
     values = (*public.tolist(), *private.tolist(), intercept)
@@ -352,8 +353,9 @@ def _show_budget(guarantee: Guarantee) -> str:
     return f"{amount}-differentially private{weaker}"
 
 
-def _name_head(model: FittedModel) -> str:
-    return "linear" if model.head.linear_in is Linearity.COLUMNS else type(model.head).__name__
+def _name_model(model: FittedModel) -> str:
+    noun = model.head.name_model()
+    return noun[0].upper() + noun[1:]
 
 
 def _list_facts(values: Mapping[str, Any]) -> Facts:
