@@ -90,7 +90,7 @@ def test_the_result_is_additive_unless_releases_speak_for_interactions() -> None
 def test_the_ledger_has_the_choice_before_the_fit_and_no_class_that_users_do_not_know(tmp_path: Any) -> None:
     records = make_records(lambda X: np.sin(3 * X[:, 0]), n=1500)
     outputs = [records, records.with_label(Labels(-records.label.values, records.label.bounds, "other"))]
-    for number in (1,):
+    for number in (1, 2):
         ledger = PrivacyLedger(PrivacyBudget(4.0, 1e-6), path=tmp_path / f"{number}.jsonl")
         fits = FitRequest(4.0, ledger=ledger, random_state=0).run_several(outputs[:number])
         entries = [entry for entry in ledger.entries if entry.what == "Auto: choice of head"]
@@ -106,6 +106,14 @@ def test_the_ledger_has_the_choice_before_the_fit_and_no_class_that_users_do_not
             shown = (tmp_path / f"{number}.jsonl").read_text() + repr(each.settings) + render_markdown(report_fit(each))
             assert not re.search("LearnedOrAdditive|AutoHead|SettledAuto", shown)
         assert str(fits.guarantee).count("The result is ") == number
+
+
+def test_several_linear_models_say_why_they_are_linear() -> None:
+    records = make_records(lambda X: X[:, 0], n=100)
+    outputs = [records, records.with_label(Labels(-records.label.values, records.label.bounds, "other"))]
+    for each in FitRequest(1.0, random_state=0).run_several(outputs).results:
+        assert "The model is linear, because there are too few records" in each.guarantee.choice
+        assert "Auto: choice of head" in [entry.what for entry in each.ledger.entries]
 
 
 def test_a_fit_that_was_stopped_says_so() -> None:
