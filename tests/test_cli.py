@@ -304,6 +304,15 @@ def test_the_draft_of_a_schema_does_not_depend_on_values(tmp_path: Path) -> None
     assert texts[0] == texts[1]
 
 
+@pytest.mark.parametrize("command", ["plan", "compare"])
+def test_heads_that_cannot_be_planned_are_not_offered(command: str, table: Path, schema: Path) -> None:
+    shown = " ".join(runner.invoke(cli.app, [command, "--help"], env={"COLUMNS": "200"}).stdout.split())
+    assert "linear, additive, learned, wide" in shown and "auto, linear" not in shown
+    refused = runner.invoke(cli.app, [command, str(table), "--schema", str(schema), "--head", "auto"])
+    assert refused.exit_code == 2
+    assert "auto, linear" in " ".join(runner.invoke(cli.app, ["fit", "--help"], env={"COLUMNS": "200"}).stdout.split())
+
+
 def test_plan_compare_and_report(table: Path, schema: Path, tmp_path: Path) -> None:
     stored, model, page = tmp_path / "plan.json", tmp_path / "model", tmp_path / "page.html"
     planned = runner.invoke(
@@ -316,6 +325,7 @@ def test_plan_compare_and_report(table: Path, schema: Path, tmp_path: Path) -> N
     assert re.search(
         r"Use [a-z' -]+ with an? [a-z]+ head\. At epsilon 1", text
     )  # which one is chance, with 200 records
+    assert text.endswith("may learn features instead: add --head linear to fit a linear model.")
     assert json.loads(stored.read_text())["conddp_plan"] == 3
     fitted = ["fit", str(table), "--schema", str(schema), "--out", str(model)]
     assert runner.invoke(cli.app, fitted).exit_code == 0
@@ -334,6 +344,7 @@ def test_plan_compare_and_report(table: Path, schema: Path, tmp_path: Path) -> N
     )
     assert compared.exit_code == 0, compared.output
     assert "epsilon 2" in compared.stdout and "not tried: one-shot" in compared.stdout
+    assert "These numbers are for a linear model." in " ".join(compared.stdout.split())
     markdown = tmp_path / "c.md"
     assert runner.invoke(cli.app, ["report", str(tmp_path / "c.json"), "--out", str(markdown)]).exit_code == 0
     assert markdown.read_text().startswith("# Algorithms compared on simulated labels")
