@@ -73,7 +73,8 @@ class Auto(Algorithm):
     num_simulations : int
         Number of draws from each family of simulated labels, on the actual public columns. The candidates differ in
         algorithm and settings (number of steps, hidden units). The one with the lowest product of mean error and
-        worst-case ratio is used. With 0, the choice follows fixed rules, which were derived on simulated labels.
+        worst-case ratio is used. With 0, the choice follows fixed rules, which were derived on simulated labels. So it
+        does if features are learned, as by the head "learned", "additive" and often "auto": only CondNewton can do it.
     """
 
     summary: ClassVar[str] = "chooses from public information only and gives its reason"
@@ -198,6 +199,8 @@ class Auto(Algorithm):
             reason += ": it learns features from what its Newton steps release, and the head from the predictions"
         if head.linear_in is Linearity.LEARNED:
             reason += ": it learns features from what its Newton steps release"
+        if self.num_simulations:  # the other candidates cannot fit such a head
+            reason += "; no labels were simulated, because no other algorithm learns features"
         return Choice(CondNewton(), reason)
 
     def settle(
