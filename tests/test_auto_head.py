@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
 
 from conddp import PrivacyBudget, PrivacyLedger, PrivateRegressor
 from conddp.algorithms import DPSGD, Auto, CondNewton, FitRequest
@@ -123,6 +124,16 @@ def test_a_fit_that_was_stopped_says_so() -> None:
     assert "because the fit was stopped" in result.guarantee.choice
 
 
+def test_the_guarantee_says_where_simulations_decide_nothing() -> None:
+    records, budget = make_records(lambda X: X[:, 0], n=1000), PrivacyBudget(4.0, 1e-6)
+    for number in (0, 1):
+        result = Auto(num_simulations=number).fit(
+            records, budget, head=Learned(width=20), random_source=RandomSource.of(0)
+        )
+        assert ("no labels were simulated, because no other" in result.guarantee.choice) == (number > 0)
+        assert not result.settings["simulated_errors"]
+
+
 def test_a_head_that_is_given_is_not_explained() -> None:
     records = make_records(lambda X: X[:, 0], n=500)
     for head in (Additive(width=50), Learned(width=50)):
@@ -163,6 +174,10 @@ def test_the_estimator_takes_it_by_default_and_saved_models_are_what_was_chosen(
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
     few = PrivateRegressor(4.0, label_bounds=(-1, 2), random_state=0).fit(X[:100], y[:100])
     assert few.coef_.shape == (3,) and not hasattr(few, "curves_")
+    with pytest.raises(AttributeError, match="is an additive model, and .* curves_ has .* fit with head='linear'"):
+        _ = model.coef_
+    with pytest.raises(AttributeError, match="is a linear model, and .* coef_ has .* fit with head='additive'"):
+        _ = few.curves_
     Y = np.column_stack([y, -y])
     both = PrivateRegressor(8.0, label_bounds=(-2, 2), random_state=0).fit(X, Y)
     assert both.predict(X).shape == (3000, 2)
@@ -172,6 +187,22 @@ def test_the_estimator_takes_it_by_default_and_saved_models_are_what_was_chosen(
 def test_sizes_in_damaged_files_are_refused(size: Any) -> None:
     with pytest.raises(ValueError, match="size must be"):
         Learned(num_hinges=size)
+
+
+def test_what_a_model_does_not_have_is_explained_and_hasattr_is_false() -> None:
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    model = PrivateRegressor(1.0, label_bounds=(-5, 5), head=Learned(width=20), random_state=0)
+    for name in ("coef_", "coef_names_", "intercept_", "curves_"):
+        assert not hasattr(model, name)
+        with pytest.raises(NotFittedError):
+            getattr(model, name)
+    model.fit(X, X[:, 0])
+    for name in ("coef_", "coef_names_", "intercept_", "curves_"):
+        assert not hasattr(model, name)
+        with pytest.raises(AttributeError, match=f"no {name}: the model of 'label' is a model with learned features"):
+            getattr(model, name)
+    model.set_params(head="linear").fit(X, X[:, 0])
+    assert model.coef_.shape == (2,) and isinstance(model.intercept_, float) and len(model.coef_names_) == 2
 
 
 def test_the_head_itself_has_no_parameters() -> None:

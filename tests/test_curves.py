@@ -406,7 +406,7 @@ def test_a_model_that_was_saved_without_curves_can_be_loaded(
     change_record(folder, lambda diagnostics: diagnostics.pop("effects"))
     again = PrivateRegressor.load(folder)
     np.testing.assert_array_equal(again.predict(fitted[1]), fitted[0].predict(fitted[1]))
-    with pytest.raises(AttributeError, match="no curves_: only models with head='additive' .* saved by an earlier"):
+    with pytest.raises(AttributeError, match="no curves_: .* saved by an earlier version"):
         _ = again.curves_
 
 
@@ -448,7 +448,7 @@ def test_only_fitted_additive_models_have_curves() -> None:
     for head in ("linear", "learned"):
         model = PrivateRegressor(1.0, label_bounds=(-5, 5), head=head, random_state=0).fit(X, X[:, 0])
         assert not hasattr(model, "curves_")
-        with pytest.raises(AttributeError, match=r"there are no curves_: only .*got head="):
+        with pytest.raises(AttributeError, match="only additive models have curves. .*fit with head='additive'"):
             _ = model.curves_
     with pytest.raises(NotFittedError):
         _ = PrivateRegressor(head="additive").curves_

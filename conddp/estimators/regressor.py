@@ -61,8 +61,9 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         and "non-private" are reference points.
     head : str or head
         "auto", "linear", "additive", "learned", "wide", "mlp", "fm" or "embeddings", or an instance such as
-        ``MLP(hidden=(32,))``. "auto" chooses between the first three, from public information and what the fit
-        releases, and gives the reason in ``guarantee_``. A linear model has coefficients; an additive one has curves.
+        ``MLP(hidden=(32,))``. "auto" chooses between "linear", "additive" and "learned", from public information
+        and what the fit releases, and gives the reason in ``guarantee_``. Linear models have coefficients, additive
+        ones have curves.
     private_columns : mapping, optional
         Private features, by name or position, each with its declared range: (low, high) for a number, a list of
         categories, or a mapping with ``bounds`` or ``categories`` and ``fill``, the value that stands for a gap. Values
@@ -101,7 +102,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     intercept_ : float
         Intercept in the original units, for linear heads.
     curves_ : Curves
-        What each column adds to predictions, for the head "additive"; with several labels, a tuple.
+        What each column adds to predictions, for additive models; with several labels, a tuple.
     model_ : FittedModel
         The trained model.
     settings_ : mapping
@@ -139,7 +140,6 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     result_: FitResult
     results_: tuple[FitResult, ...]
     guarantee_: Any  # Guarantee, or JointGuarantee of several labels
-    intercept_: Any  # a number, or one for each label
 
     def __init__(
         self,
@@ -276,17 +276,42 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         self.results_, self.guarantee_, self.ledger_ = results, guarantee, first.ledger
         self.encoding_ = first.encoding or Encoding.plain(first.schema.public)
         several = len(results) > 1
-        for name in ("result_", "model_", "settings_", "diagnostics_", "transcript_", "coef_", "intercept_"):
+        for name in ("result_", "model_", "settings_", "diagnostics_", "transcript_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if not several:
             self.result_, self.model_, self.settings_ = first, first.model, first.settings
             self.diagnostics_, self.transcript_ = first.diagnostics, first.transcript
-        if first.model.head.linear_in is Linearity.COLUMNS:
-            self.coef_names_ = np.array([name for name, _ in first.list_coefficients()], dtype=object)
-            coefficients = np.array([[value for _, value in each.list_coefficients()] for each in results])
-            intercepts = [each.model.compute_linear_coefficients()[2] for each in results]
-            self.coef_ = coefficients if several else coefficients[0]
-            self.intercept_ = np.array(intercepts) if several else intercepts[0]
+
+    @property
+    def coef_(self) -> NDArray[np.float64]:
+        """Coefficients in the original units, for linear heads; with several labels, a row for each."""
+        coefficients = np.array([[value for _, value in each] for each in self._list_coefficients("coef_")])
+        return np.asarray(coefficients if len(coefficients) > 1 else coefficients[0])
+
+    @property
+    def coef_names_(self) -> NDArray[Any]:
+        """What each coefficient belongs to, for linear heads."""
+        return np.array([name for name, _ in self._list_coefficients("coef_names_")[0]], dtype=object)
+
+    @property
+    def intercept_(self) -> Any:  # a number, or one for each label
+        """Intercept in the original units, for linear heads."""
+        self._list_coefficients("intercept_")
+        intercepts = [each.model.compute_linear_coefficients()[2] for each in self.results_]
+        return np.array(intercepts) if len(intercepts) > 1 else intercepts[0]
+
+    def _list_coefficients(self, wanted: str) -> list[list[tuple[str, float]]]:
+        """Coefficients of each label, with their names; an AttributeError if a model has none."""
+        check_is_fitted(self, "results_")
+        for each in self.results_:
+            head = each.model.head
+            if head.linear_in is not Linearity.COLUMNS:
+                instead = "curves_ has the effects of its columns; for" if head.has_curves else "For"
+                raise AttributeError(
+                    f"there is no {wanted}: the model of '{each.guarantee.label}' is {head.name_model()}, and only "
+                    f"linear models have coefficients. {instead} coefficients, fit with head='linear'."
+                )
+        return [each.list_coefficients() for each in self.results_]
 
     @property
     def curves_(self) -> Any:  # Curves, or a tuple of them

@@ -12,6 +12,7 @@ from conddp.data.schema import Schema
 from conddp.errors import SchemaError
 from conddp.features.encoding import Encoding
 from conddp.features.reading import read_features
+from conddp.heads.head import Linearity
 from conddp.models.curves import Curves
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.fitted import FittedModel
@@ -101,11 +102,17 @@ class FitResult:
         AttributeError
             If the head is not additive, or the model was saved by a version of conddp that did not keep curves.
         """
-        effects = self.diagnostics.effects
-        if effects is None:
+        effects, head, label = self.diagnostics.effects, self.model.head, self.guarantee.label
+        if effects is None and head.has_curves:
             raise AttributeError(
-                "there are no curves_: only models with head='additive' have them, unless saved by an earlier version, "
-                f"got head={self.model.head}."
+                f"there are no curves_: the model of '{label}' was saved by an earlier version of conddp, which did "
+                "not keep them. Fit it again to get them."
+            )
+        if effects is None:
+            linear = head.linear_in is Linearity.COLUMNS
+            raise AttributeError(
+                f"there are no curves_: the model of '{label}' is {head.name_model()}, and only additive models have "
+                f"curves. {'coef_ has its coefficients; for' if linear else 'For'} curves, fit with head='additive'."
             )
         try:
             with np.errstate(over="raise", invalid="raise"):
