@@ -18,12 +18,13 @@ from conddp.algorithms import Algorithm, FitRequest
 from conddp.algorithms.several import JointFit
 from conddp.data.records import Records
 from conddp.errors import PrivacyWarning, SchemaError
+from conddp.estimators.attributes import ModelAttributes
 from conddp.estimators.dataset import declare_dataset, list_dataset_files, read_dataset, stream_dataset
 from conddp.estimators.declaration import declare_schema, take_units
 from conddp.estimators.inputs import Input, open_input
 from conddp.estimators.labels import declare_bounds, make_labels, read_labels, read_sample_weight
 from conddp.features.encoding import Encoding
-from conddp.heads import HEADS, Head, Linearity
+from conddp.heads import HEADS, Head
 from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
 from conddp.models.saving import save_model
@@ -36,7 +37,7 @@ from conddp.privacy.neighbouring import Neighbouring
 __all__ = ["PrivateRegressor"]
 
 
-class PrivateRegressor(RegressorMixin, BaseEstimator):
+class PrivateRegressor(ModelAttributes, RegressorMixin, BaseEstimator):
     """Regression under differential privacy when all or some of the features are public.
 
     The label is always private. Every feature is public unless it is named in ``private_columns``. Public features
@@ -138,7 +139,6 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     n_features_in_: int
     model_: FittedModel
     result_: FitResult
-    results_: tuple[FitResult, ...]
     guarantee_: Any  # Guarantee, or JointGuarantee of several labels
 
     def __init__(
@@ -282,44 +282,6 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
             self.result_, self.model_, self.settings_ = first, first.model, first.settings
             self.diagnostics_, self.transcript_ = first.diagnostics, first.transcript
 
-    @property
-    def coef_(self) -> NDArray[np.float64]:
-        """Coefficients in the original units, for linear heads; with several labels, a row for each."""
-        coefficients = np.array([[value for _, value in each] for each in self._list_coefficients("coef_")])
-        return np.asarray(coefficients if len(coefficients) > 1 else coefficients[0])
-
-    @property
-    def coef_names_(self) -> NDArray[Any]:
-        """What each coefficient belongs to, for linear heads."""
-        return np.array([name for name, _ in self._list_coefficients("coef_names_")[0]], dtype=object)
-
-    @property
-    def intercept_(self) -> Any:  # a number, or one for each label
-        """Intercept in the original units, for linear heads."""
-        self._list_coefficients("intercept_")
-        intercepts = [each.model.compute_linear_coefficients()[2] for each in self.results_]
-        return np.array(intercepts) if len(intercepts) > 1 else intercepts[0]
-
-    def _list_coefficients(self, wanted: str) -> list[list[tuple[str, float]]]:
-        """Coefficients of each label, with their names; an AttributeError if a model has none."""
-        check_is_fitted(self, "results_")
-        for each in self.results_:
-            head = each.model.head
-            if head.linear_in is not Linearity.COLUMNS:
-                instead = "curves_ has the effects of its columns; for" if head.has_curves else "For"
-                raise AttributeError(
-                    f"there is no {wanted}: the model of '{each.guarantee.label}' is {head.name_model()}, and only "
-                    f"linear models have coefficients. {instead} coefficients, fit with head='linear'."
-                )
-        return [each.list_coefficients() for each in self.results_]
-
-    @property
-    def curves_(self) -> Any:  # Curves, or a tuple of them
-        """What each column adds to predictions, with standard deviations. No cost: post-processing."""
-        check_is_fitted(self, "results_")
-        curves = tuple(each.make_curves() for each in self.results_)
-        return curves if len(curves) > 1 else curves[0]
-
     def save(self, folder: str | Path) -> Path:
         """Save the model, its guarantee, transcript and a copy of the ledger to a folder that does not exist yet.
 
@@ -365,21 +327,30 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         regressor._store(tuple(replace(each, feature_order=names) for each in results), guarantee)
         return regressor
 
-    def report(self, file: str | Path, *, overwrite: bool = False) -> Path:
+    def report(self, file: str | Path, *, label: str | None = None, overwrite: bool = False) -> Path:
         """Write a report on the fit as HTML, Markdown or JSON, depending on the file suffix.
 
         Privacy
             Shows public, declared or released values only: no cost.
+
+        Parameters
+        ----------
+        file : path
+            The file.
+        label : str, optional
+            Name of the label that the report is about, if there are several.
+        overwrite : bool
+            Whether to replace an existing file.
         """
         from conddp.report import report_fit, write_report
 
         check_is_fitted(self, "results_")
-        if len(self.results_) > 1:
-            raise ValueError(
-                "a report is about one label. Use conddp.report.report_fit with one of results_, or save the model and "
-                "report on the folder of a label."
-            )
-        return write_report(report_fit(self.results_[0]), Path(file), overwrite=overwrite)
+        results = {each.guarantee.label: each for each in self.results_}
+        if label is None and len(results) == 1:
+            label = next(iter(results))
+        if label not in results:
+            raise ValueError(f"a report is about one label: pass label=, one of {list(results)}, got {label!r}.")
+        return write_report(report_fit(results[label]), Path(file), overwrite=overwrite)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Predict in the units of the label, clamped to its bounds. No cost, because the model is already released.
