@@ -189,6 +189,12 @@ def test_without_data_the_command_says_how_to_get_them(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("module", ["conddp", "conddp.cli.main"])
+def test_modules_can_be_run_in_place_of_the_program(module: str) -> None:
+    done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("conddp ") and not done.stderr
+
+
 # --- from a table to a private model
 
 
