@@ -477,6 +477,8 @@ def test_curves_are_drawn_with_bands_and_levels_with_bars(additive: FitResult) -
     assert NASTY not in page and "<b>" not in page.replace("<b>epsilon", "")
     for svg in re.findall(r"<svg.*?</svg>", page):
         ElementTree.fromstring(svg)
+    pair = re.search(r'<svg class="panel".*?</svg>', page[page.index("Effects of pairs") :], re.DOTALL)
+    assert pair is not None and "rotate(-90)" in pair[0]  # the row axis has a label
     assert "the 8 largest of 12 levels" in page and "2021-" in page and "day of the year" in page
 
 

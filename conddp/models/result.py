@@ -91,6 +91,17 @@ class FitResult:
             by_column[each.name] = [(name, next(values)) for name in each.terms]
         return [pair for name in self.feature_order or by_column for pair in by_column[name]]
 
+    def list_private_coefficients(self) -> list[tuple[str, float]]:
+        """Coefficients of private columns with their names, for linear, additive and learned heads.
+
+        A private number has one, in the label's units per unit of the column. A private category has one for each
+        level, in the label's units.
+
+        Privacy
+            Post-processing of released numbers: no cost.
+        """
+        return list(zip(self.schema.private_terms, self.model.compute_private_coefficients().tolist(), strict=True))
+
     def make_curves(self) -> Curves:
         """Return the curves of the columns, for additive heads.
 

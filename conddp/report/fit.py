@@ -89,7 +89,7 @@ def report_fit(
         _describe_ledger(ledger),
         *([describe_expectations(plan.comparison, plan.epsilon)] if plan else []),
         _describe_model(saved),
-        *([] if saved.diagnostics.effects is None else [describe_curves(saved.make_curves(), saved.schema.label.name)]),
+        *([] if saved.diagnostics.effects is None else [describe_curves(saved.make_curves(), saved.schema)]),
         _describe_course(saved.diagnostics),
         *([] if saved.design is None else [describe_design(saved.design)]),
         Section("Settings and versions", (_list_facts(saved.settings), _list_facts(saved.versions))),
@@ -282,7 +282,7 @@ def _describe_model(saved: FitResult) -> Section:
     if model.head.linear_in is not Linearity.COLUMNS:
         count = f"{model.layout.size:,} parameters"
         text = f"{_name_model(model)} with {count}. Its weights are in the model's folder."
-        return Section("The model", (Text(text),))
+        return Section("The model", (Text(text), *_describe_private(saved)))
     public, private, intercept = model.compute_linear_coefficients()
     names = (*saved.features, *schema.private_terms, "intercept")
     values = (*public.tolist(), *private.tolist(), intercept)
@@ -322,6 +322,22 @@ def _describe_model(saved: FitResult) -> Section:
             )
         )
     return Section("The model", tuple(blocks))
+
+
+def _describe_private(saved: FitResult) -> tuple[Block, ...]:
+    """Coefficients of private columns of a model that is linear in them, but not in the public columns."""
+    schema = saved.schema
+    if not schema.private or saved.model.head.linear_in is not Linearity.LEARNED:
+        return ()
+    rows = tuple((name, show(value)) for name, value in saved.list_private_coefficients())
+    text = (
+        "Predictions are linear in private columns. A number adds its coefficient times its distance from the midpoint "
+        "of its declared range. The standard deviations of these coefficients are not known."
+    )
+    if schema.category_columns:
+        text += " Effects of the levels of a category are in the label's units and sum to zero."
+    caption = "Coefficients of private columns, in the label's units per unit of the column"
+    return Text(text), Table(caption, ("column", "coefficient"), rows)
 
 
 def _describe_course(diagnostics: Diagnostics) -> Section:
