@@ -42,7 +42,7 @@ from conddp.report import (
     report_plan,
     write_report,
 )
-from conddp.report.charts import render_chart, render_dots
+from conddp.report.charts import render_chart, render_dots, show_tick
 from conddp.report.document import (
     Bullets,
     Chart,
@@ -480,6 +480,11 @@ def test_curves_are_drawn_with_bands_and_levels_with_bars(additive: FitResult) -
     pair = re.search(r'<svg class="panel".*?</svg>', page[page.index("Effects of pairs") :], re.DOTALL)
     assert pair is not None and "rotate(-90)" in pair[0]  # the row axis has a label
     assert "the 8 largest of 12 levels" in page and "2021-" in page and "day of the year" in page
+
+
+def test_thousands_on_axes_are_written_out() -> None:
+    values = (0.0, -0.05, 999.0, 1000.0, -2500.0, 1e5)
+    assert [show_tick(value) for value in values] == ["0", "−0.05", "999", "1,000", "−2,500", "1e+05"]
 
 
 def test_curves_are_in_all_forms_of_the_report(additive: FitResult) -> None:
