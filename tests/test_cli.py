@@ -223,6 +223,7 @@ def test_from_a_table_to_predictions(table: Path, tmp_path: Path) -> None:
     )
     assert fitted.exit_code == 0, fitted.output
     assert "(1, 1e-06)-differentially private" in " ".join(fitted.stdout.split())
+    assert fitted.stdout.endswith("model, a linear model\n")
     predicted = runner.invoke(cli.app, ["predict", str(model), str(table), "--out", str(out)])
     assert "200 predictions" in predicted.stdout
     kept = tmp_path / "kept.csv"
