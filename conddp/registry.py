@@ -65,6 +65,11 @@ class Registry(Mapping[str, MemberT], Generic[MemberT]):
         """Return the class of this name among the members, or None."""
         return next((type(each) for each in self.values() if type(each).__name__ == class_name), None)
 
+    def find_name(self, member: MemberT) -> str:
+        """Return the name under which the class of a value is registered, or the name of the class if it is not."""
+        kind = type(member)
+        return next((name for name, each in self.items() if type(each) is kind), kind.__name__)
+
     def __getitem__(self, name: str) -> MemberT:
         return self._members[name]
 

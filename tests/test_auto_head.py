@@ -1,14 +1,16 @@
 """The automatic choice of a head: before the fit from public information, at the end from what was released."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
 
-from conddp import PrivacyBudget, PrivateRegressor
-from conddp.algorithms import DPSGD, Auto, CondNewton
+from conddp import PrivacyBudget, PrivacyLedger, PrivateRegressor
+from conddp.algorithms import DPSGD, Auto, CondNewton, FitRequest
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PrivateFeatures, PublicFeatures
 from conddp.data.records import Records
@@ -18,6 +20,7 @@ from conddp.heads.auto import FEWEST_NOISE_RECORDS, MOST_COLUMNS, MOST_RECORDS
 from conddp.heads.head import Circumstances
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.randomness import RandomSource
+from conddp.report import render_markdown, report_fit
 
 Vector = NDArray[np.float64]
 HERE = Circumstances(epsilon=1.0, delta=1e-6, num_protected=4000)
@@ -79,8 +82,66 @@ def test_the_result_is_additive_unless_releases_speak_for_interactions() -> None
         result = Auto().fit(make_records(label), budget, head=HEADS["auto"], random_source=RandomSource.of(0))
         assert type(result.model.head) is kind
         assert (result.diagnostics.effects is not None) == (kind is Additive)
-        assert "Features are learned, because there are enough records" in str(result.guarantee)
+        name, speak = ("additive", "do not speak") if kind is Additive else ("learned", "speak")
+        assert result.settings["head"] == f"{name}, chosen by auto"
+        assert f"The result is {result.model.head.name_model()}, because" in result.guarantee.choice
+        assert f"the releases {speak} for interactions" in result.guarantee.choice
         assert result.guarantee.budget == budget
+
+
+def test_the_ledger_has_the_choice_before_the_fit_and_no_class_that_users_do_not_know(tmp_path: Any) -> None:
+    records = make_records(lambda X: np.sin(3 * X[:, 0]), n=1500)
+    outputs = [records, records.with_label(Labels(-records.label.values, records.label.bounds, "other"))]
+    for number in (1, 2):
+        ledger = PrivacyLedger(PrivacyBudget(4.0, 1e-6), path=tmp_path / f"{number}.jsonl")
+        fits = FitRequest(4.0, ledger=ledger, random_state=0).run_several(outputs[:number])
+        entries = [entry for entry in ledger.entries if entry.what == "Auto: choice of head"]
+        assert len(entries) == number and all(entry.cost == PrivacyBudget(0.0, 0.0) for entry in entries)
+        assert all(entry.reason.startswith("Features are learned, because") for entry in entries)
+        assert entries[0].time <= next(entry.time for entry in ledger.entries if entry.cost.epsilon)
+        paid = [entry for entry in ledger.entries if entry.cost.epsilon]
+        assert {entry.details["head"] for entry in paid} == {
+            "features learned, additive if the releases do not speak for interactions"
+        }
+        for each in fits.results:
+            assert "The result is " in each.guarantee.choice and "CondNewton was chosen" in each.guarantee.choice
+            shown = (tmp_path / f"{number}.jsonl").read_text() + repr(each.settings) + render_markdown(report_fit(each))
+            assert not re.search("LearnedOrAdditive|AutoHead|SettledAuto", shown)
+        assert str(fits.guarantee).count("The result is ") == number
+
+
+def test_several_linear_models_say_why_they_are_linear() -> None:
+    records = make_records(lambda X: X[:, 0], n=100)
+    outputs = [records, records.with_label(Labels(-records.label.values, records.label.bounds, "other"))]
+    for each in FitRequest(1.0, random_state=0).run_several(outputs).results:
+        assert "The model is linear, because there are too few records" in each.guarantee.choice
+        assert "Auto: choice of head" in [entry.what for entry in each.ledger.entries]
+
+
+def test_a_fit_that_was_stopped_says_so() -> None:
+    settings: dict[str, Any] = {"head": HEADS["auto"], "random_source": RandomSource.of(0)}
+    records = make_records(lambda X: X[:, 0])
+    result = Auto().fit(records, PrivacyBudget(4.0, 1e-6), callback=lambda _: True, **settings)
+    assert "because the fit was stopped" in result.guarantee.choice
+
+
+def test_the_guarantee_says_where_simulations_decide_nothing() -> None:
+    records, budget = make_records(lambda X: X[:, 0], n=1000), PrivacyBudget(4.0, 1e-6)
+    for number in (0, 1):
+        result = Auto(num_simulations=number).fit(
+            records, budget, head=Learned(width=20), random_source=RandomSource.of(0)
+        )
+        assert ("no labels were simulated, because no other" in result.guarantee.choice) == (number > 0)
+        assert not result.settings["simulated_errors"]
+
+
+def test_a_head_that_is_given_is_not_explained() -> None:
+    records = make_records(lambda X: X[:, 0], n=500)
+    for head in (Additive(width=50), Learned(width=50)):
+        ledger = PrivacyLedger(PrivacyBudget(4.0, 1e-6))
+        result = CondNewton().fit(records, ledger.budget, head=head, ledger=ledger, random_source=RandomSource.of(0))
+        assert result.settings["head"] == repr(head) and not result.guarantee.choice
+        assert "choice of head" not in str([entry.what for entry in ledger.entries])
 
 
 def test_heads_that_are_settled_fit_as_if_they_were_given() -> None:
@@ -131,6 +192,10 @@ def test_the_estimator_takes_it_by_default_and_saved_models_are_what_was_chosen(
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
     few = PrivateRegressor(4.0, label_bounds=(-1, 2), random_state=0).fit(X[:100], y[:100])
     assert few.coef_.shape == (3,) and not hasattr(few, "curves_")
+    with pytest.raises(AttributeError, match="is an additive model, and .* curves_ has .* fit with head='linear'"):
+        _ = model.coef_
+    with pytest.raises(AttributeError, match="is a linear model, and .* coef_ has .* fit with head='additive'"):
+        _ = few.curves_
     Y = np.column_stack([y, -y])
     both = PrivateRegressor(8.0, label_bounds=(-2, 2), random_state=0).fit(X, Y)
     assert both.predict(X).shape == (3000, 2)
@@ -140,6 +205,22 @@ def test_the_estimator_takes_it_by_default_and_saved_models_are_what_was_chosen(
 def test_sizes_in_damaged_files_are_refused(size: Any) -> None:
     with pytest.raises(ValueError, match="size must be"):
         Learned(num_hinges=size)
+
+
+def test_what_a_model_does_not_have_is_explained_and_hasattr_is_false() -> None:
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    model = PrivateRegressor(1.0, label_bounds=(-5, 5), head=Learned(width=20), random_state=0)
+    for name in ("coef_", "coef_names_", "intercept_", "curves_"):
+        assert not hasattr(model, name)
+        with pytest.raises(NotFittedError):
+            getattr(model, name)
+    model.fit(X, X[:, 0])
+    for name in ("coef_", "coef_names_", "intercept_", "curves_"):
+        assert not hasattr(model, name)
+        with pytest.raises(AttributeError, match=f"no {name}: the model of 'label' is a model with learned features"):
+            getattr(model, name)
+    model.set_params(head="linear").fit(X, X[:, 0])
+    assert model.coef_.shape == (2,) and isinstance(model.intercept_, float) and len(model.coef_names_) == 2
 
 
 def test_the_head_itself_has_no_parameters() -> None:

@@ -189,6 +189,12 @@ def test_without_data_the_command_says_how_to_get_them(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("module", ["conddp", "conddp.cli.main"])
+def test_modules_can_be_run_in_place_of_the_program(module: str) -> None:
+    done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("conddp ") and not done.stderr
+
+
 # --- from a table to a private model
 
 
@@ -217,6 +223,7 @@ def test_from_a_table_to_predictions(table: Path, tmp_path: Path) -> None:
     )
     assert fitted.exit_code == 0, fitted.output
     assert "(1, 1e-06)-differentially private" in " ".join(fitted.stdout.split())
+    assert fitted.stdout.endswith("model, a linear model\n")
     predicted = runner.invoke(cli.app, ["predict", str(model), str(table), "--out", str(out)])
     assert "200 predictions" in predicted.stdout
     kept = tmp_path / "kept.csv"
@@ -304,6 +311,15 @@ def test_the_draft_of_a_schema_does_not_depend_on_values(tmp_path: Path) -> None
     assert texts[0] == texts[1]
 
 
+@pytest.mark.parametrize("command", ["plan", "compare"])
+def test_heads_that_cannot_be_planned_are_not_offered(command: str, table: Path, schema: Path) -> None:
+    shown = " ".join(runner.invoke(cli.app, [command, "--help"], env={"COLUMNS": "200"}).stdout.split())
+    assert "linear, additive, learned, wide" in shown and "auto, linear" not in shown
+    refused = runner.invoke(cli.app, [command, str(table), "--schema", str(schema), "--head", "auto"])
+    assert refused.exit_code == 2
+    assert "auto, linear" in " ".join(runner.invoke(cli.app, ["fit", "--help"], env={"COLUMNS": "200"}).stdout.split())
+
+
 def test_plan_compare_and_report(table: Path, schema: Path, tmp_path: Path) -> None:
     stored, model, page = tmp_path / "plan.json", tmp_path / "model", tmp_path / "page.html"
     planned = runner.invoke(
@@ -316,6 +332,7 @@ def test_plan_compare_and_report(table: Path, schema: Path, tmp_path: Path) -> N
     assert re.search(
         r"Use [a-z' -]+ with an? [a-z]+ head\. At epsilon 1", text
     )  # which one is chance, with 200 records
+    assert text.endswith("may learn features instead: add --head linear to fit a linear model.")
     assert json.loads(stored.read_text())["conddp_plan"] == 3
     fitted = ["fit", str(table), "--schema", str(schema), "--out", str(model)]
     assert runner.invoke(cli.app, fitted).exit_code == 0
@@ -334,6 +351,7 @@ def test_plan_compare_and_report(table: Path, schema: Path, tmp_path: Path) -> N
     )
     assert compared.exit_code == 0, compared.output
     assert "epsilon 2" in compared.stdout and "not tried: one-shot" in compared.stdout
+    assert "These numbers are for a linear model." in " ".join(compared.stdout.split())
     markdown = tmp_path / "c.md"
     assert runner.invoke(cli.app, ["report", str(tmp_path / "c.json"), "--out", str(markdown)]).exit_code == 0
     assert markdown.read_text().startswith("# Algorithms compared on simulated labels")

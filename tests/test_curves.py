@@ -32,6 +32,7 @@ from conddp.newton.effects import Refit, estimate_effects
 from conddp.newton.measurements import FunctionPosterior, Measurements, Overlap
 from conddp.newton.parameter_posterior import FACTORS, PROBABILITIES, ParameterPosterior
 from conddp.privacy.randomness import RandomSource
+from conddp.report import render_markdown, report_fit
 
 Vector = NDArray[np.float64]
 
@@ -166,7 +167,7 @@ def test_heavy_tailed_columns_return_to_their_units_and_rare_levels_have_names()
     assert model.encoding_.features[0] == "arsinh(income)"
     np.testing.assert_allclose(curve.values[[0, -1]], [income.min(), income.max()], rtol=1e-5, atol=1e-8)
     assert np.all(np.diff(curve.values) > 0)
-    assert "-1" in levels.tolist() and any(str(level).startswith("other levels") for level in levels)
+    assert "-1" in levels.tolist() and any(str(level).startswith("rare, group ") for level in levels)
 
 
 N = 250
@@ -367,6 +368,47 @@ def test_with_private_columns_curves_add_up_to_predictions_at_their_midpoints() 
     np.testing.assert_allclose(curves["x1"].effect, 0.3 * (curves["x1"].values - X[:, 1].mean()), atol=0.2)
 
 
+def test_coefficients_of_private_columns_are_slopes_of_predictions() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"x": rng.normal(size=1500), "pay": rng.uniform(10, 30, 1500), "job": rng.choice(list("abc"), 1500)}
+    )
+    label = np.abs(table.x) + 0.1 * (table.pay - 20) + (table.job == "b")
+    declared = {"pay": (10, 30), "job": ["a", "b", "c"]}
+    for head in (Additive(width=50), "learned", "linear"):
+        model = PrivateRegressor(8.0, label_bounds=(-5, 5), head=head, private_columns=declared, random_state=0)
+        model.fit(table, label)
+        found = dict(model.result_.list_private_coefficients())
+        rows = pd.DataFrame({"x": 0.0, "pay": [15.0, 16.0, 15.0, 15.0], "job": ["a", "a", "b", "c"]})
+        first, more, second, third = model.predict(rows)
+        assert found["pay"] == pytest.approx(more - first)
+        assert found["job=b"] - found["job=a"] == pytest.approx(second - first)
+        assert found["job=c"] - found["job=a"] == pytest.approx(third - first)
+        assert found["pay"] == pytest.approx(0.1, abs=0.03)
+        if head == "linear":
+            coefficients = dict(zip(model.coef_names_, model.coef_, strict=True))
+            assert found == {name: pytest.approx(coefficients[name]) for name in found}
+        else:
+            text = render_markdown(report_fit(model.result_))
+            assert f"| pay | {found['pay']:.4g} |" in text and "| job=b |" in text
+        if isinstance(head, Additive):
+            assert "linear terms of private columns listed above" in text
+
+
+def test_printed_curves_are_a_table(fitted: tuple[PrivateRegressor, pd.DataFrame]) -> None:
+    curves = fitted[0].curves_
+    first, heads, *rows = str(curves).splitlines()
+    assert first == f"A prediction is {curves.constant:.4g} plus the effects of:"
+    assert heads.split() == ["name", "kind", "spread", "band"]
+    assert len(rows) == len(curves) + len(curves.pairs) + 2
+    kinds = {"rooms": "number", "city": "category", "new": "flag", "sold": "date"}
+    for name, kind in kinds.items():
+        (line,) = [row for row in rows if row.split()[:2] == [name, kind]]
+        assert line.split()[2] == f"{curves[name].importance:.3g}"
+        assert line.split()[-1] == f"{1.96 * np.median(curves[name].std):.3g}"
+    assert any(row.split()[1:4:2] == ["×", "pair"] for row in rows)
+
+
 def test_groups_of_columns_without_an_encoding_share_a_curve() -> None:
     rng = np.random.default_rng(0)
     level = rng.integers(0, 4, 1000)
@@ -406,7 +448,7 @@ def test_a_model_that_was_saved_without_curves_can_be_loaded(
     change_record(folder, lambda diagnostics: diagnostics.pop("effects"))
     again = PrivateRegressor.load(folder)
     np.testing.assert_array_equal(again.predict(fitted[1]), fitted[0].predict(fitted[1]))
-    with pytest.raises(AttributeError, match="no curves_: only models with head='additive' .* saved by an earlier"):
+    with pytest.raises(AttributeError, match="no curves_: .* saved by an earlier version"):
         _ = again.curves_
 
 
@@ -448,7 +490,7 @@ def test_only_fitted_additive_models_have_curves() -> None:
     for head in ("linear", "learned"):
         model = PrivateRegressor(1.0, label_bounds=(-5, 5), head=head, random_state=0).fit(X, X[:, 0])
         assert not hasattr(model, "curves_")
-        with pytest.raises(AttributeError, match=r"there are no curves_: only .*got head="):
+        with pytest.raises(AttributeError, match="only additive models have curves. .*fit with head='additive'"):
             _ = model.curves_
     with pytest.raises(NotFittedError):
         _ = PrivateRegressor(head="additive").curves_

@@ -42,7 +42,7 @@ from conddp.report import (
     report_plan,
     write_report,
 )
-from conddp.report.charts import render_chart, render_dots
+from conddp.report.charts import render_chart, render_dots, show_tick
 from conddp.report.document import (
     Bullets,
     Chart,
@@ -477,7 +477,14 @@ def test_curves_are_drawn_with_bands_and_levels_with_bars(additive: FitResult) -
     assert NASTY not in page and "<b>" not in page.replace("<b>epsilon", "")
     for svg in re.findall(r"<svg.*?</svg>", page):
         ElementTree.fromstring(svg)
+    pair = re.search(r'<svg class="panel".*?</svg>', page[page.index("Effects of pairs") :], re.DOTALL)
+    assert pair is not None and "rotate(-90)" in pair[0]  # the row axis has a label
     assert "the 8 largest of 12 levels" in page and "2021-" in page and "day of the year" in page
+
+
+def test_thousands_on_axes_are_written_out() -> None:
+    values = (0.0, -0.05, 999.0, 1000.0, -2500.0, 1e5)
+    assert [show_tick(value) for value in values] == ["0", "−0.05", "999", "1,000", "−2,500", "1e+05"]
 
 
 def test_curves_are_in_all_forms_of_the_report(additive: FitResult) -> None:
@@ -497,6 +504,16 @@ def test_curves_are_in_all_forms_of_the_report(additive: FitResult) -> None:
     stored = json.loads(render_json(document))
     blocks = next(each for each in stored["sections"] if each["title"] == "Curves")["blocks"]
     assert len(next(each for each in blocks if each["kind"] == "panels")["panels"]) == len(panels.panels)
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [(Linear(), "A linear model of 'y'"), (Additive(width=30), "An additive model"), (MLP(hidden=(3,)), "A neural")],
+)
+def test_a_report_starts_with_what_the_model_is(head: Head, words: str) -> None:
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    model = PrivateRegressor(1.0, label_bounds=(-5, 5), head=head, random_state=0).fit(X, pd.Series(X[:, 0], name="y"))
+    assert report_fit(model.result_).lead.startswith(words)
 
 
 def test_other_models_have_no_section_on_curves(tmp_path: Path) -> None:

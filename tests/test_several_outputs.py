@@ -96,8 +96,16 @@ def test_models_of_several_labels_are_saved_and_loaded_together(tmp_path: Path) 
     index.write_text(json.dumps({**stored, "records": digests}))
     with pytest.raises(ModelFileError, match="not of different labels of the same records"):
         PrivateRegressor.load(tmp_path / "models")
-    with pytest.raises(ValueError, match="a report is about one label"):
+    with pytest.raises(ValueError, match=r"a report is about one label: pass label=, one of "):
         model.report(tmp_path / "report.html")
+    model.report(tmp_path / "cost.md", label="cost")
+    assert "model of 'cost' from" in (tmp_path / "cost.md").read_text()
+
+
+def test_the_name_of_a_column_is_not_taken_for_labels() -> None:
+    for name in ("visits", ["visits"]):
+        with pytest.raises(SchemaError, match="y must hold the labels, got the name of a column"):
+            PrivateRegressor(label_bounds=(-4, 4)).fit(X, name)
 
 
 def test_one_column_of_labels_is_one_label() -> None:

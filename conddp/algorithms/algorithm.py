@@ -60,6 +60,11 @@ class Algorithm(ABC):
     learns_features: ClassVar[bool] = False  # heads may learn their features during the fit; otherwise they are refused
     losses: ClassVar[tuple[str, ...]] = ("squared",)  # names of the supported losses
 
+    @property
+    def title(self) -> str:
+        """Name in ledgers and messages."""
+        return type(self).__name__
+
     def cost(self, budget: PrivacyBudget) -> PrivacyBudget:
         """Return the actual cost of a fit with this budget; it is lower if the algorithm needs no delta."""
         return budget
@@ -201,6 +206,7 @@ class Algorithm(ABC):
         checkpoint: str | Path | None = None,
         deliver: Callable[[FitResult], object] | None = None,
         curator_class: type[Curator] = Curator,
+        head_choice: str = "",
     ) -> FitResult:
         """Train a model on the records and record its privacy cost.
 
@@ -238,6 +244,8 @@ class Algorithm(ABC):
         curator_class : type of Curator
             Class of the curator that makes the releases. Audits pass a subclass that records them
             (:mod:`conddp.auditing`); leave it alone otherwise.
+        head_choice : str
+            Sentence that explains why this head is fitted, if the library chose it before, as for several labels.
         """
         prepared = self._prepare(
             records,
@@ -248,6 +256,7 @@ class Algorithm(ABC):
             fit_intercept=fit_intercept,
             random_source=random_source,
             ledger=ledger,
+            head_choice=head_choice,
         )
         name, records, ledger, ranks = prepared.name, prepared.records, prepared.ledger, get_ranks()
         if ranks is not None:
@@ -286,6 +295,8 @@ class Algorithm(ABC):
                 callback=callback,
                 curator_class=curator_class,
             )
+            if task.head_choice:
+                task.note_free("choice of head", task.head_choice)
             result = self._check_result(task, self.run(task))
             if saved is not None:
                 saved.write()  # all releases, so that a fit that dies while it delivers goes on to the same result
@@ -357,9 +368,10 @@ class Algorithm(ABC):
         fit_intercept: bool,
         random_source: RandomSource | None,
         ledger: PrivacyLedger | None,
+        head_choice: str = "",
     ) -> Prepared:
         """Check the request, arrange the records, and derive the source of random numbers. Nothing is spent."""
-        name, cost, head, loss = type(self).__name__, self.cost(budget), head or Linear(), loss or Squared()
+        name, cost, head, loss = self.title, self.cost(budget), head or Linear(), loss or Squared()
         if isinstance(records.public, StoredFeatures) and head.bins is not None:
             records = load_records(records)  # the head looks at all bins
         schema = records.schema
@@ -394,7 +406,7 @@ class Algorithm(ABC):
             table,
             unit_digest,
             settings,
-            reason,
+            reason or head_choice,
         )
 
     def describe(self, records: Records, budget: PrivacyBudget, *, fit_intercept: bool) -> Circumstances:

@@ -73,7 +73,8 @@ class Auto(Algorithm):
     num_simulations : int
         Number of draws from each family of simulated labels, on the actual public columns. The candidates differ in
         algorithm and settings (number of steps, hidden units). The one with the lowest product of mean error and
-        worst-case ratio is used. With 0, the choice follows fixed rules, which were derived on simulated labels.
+        worst-case ratio is used. With 0, the choice follows fixed rules, which were derived on simulated labels. So it
+        does if features are learned, as by the head "learned", "additive" and often "auto": only CondNewton can do it.
     """
 
     summary: ClassVar[str] = "chooses from public information only and gives its reason"
@@ -142,7 +143,7 @@ class Auto(Algorithm):
             task.public.check_dense()
         sentence = f"{name} was chosen because {choice.reason}; no private value took part in the choice."
         task.note_free("choice of algorithm", sentence)
-        return choice, replace(task, name=name, choice=" ".join(filter(None, (task.choice, sentence))))
+        return choice, replace(task, name=name, choice=sentence)
 
     def choose(
         self,
@@ -198,6 +199,8 @@ class Auto(Algorithm):
             reason += ": it learns features from what its Newton steps release, and the head from the predictions"
         if head.linear_in is Linearity.LEARNED:
             reason += ": it learns features from what its Newton steps release"
+        if self.num_simulations:  # the other candidates cannot fit such a head
+            reason += "; no labels were simulated, because no other algorithm learns features"
         return Choice(CondNewton(), reason)
 
     def settle(
@@ -289,6 +292,11 @@ class SettledAuto(Auto):
     """
 
     choice: Choice
+
+    @property
+    def title(self) -> str:
+        """Name in ledgers and messages: that of the algorithm that the user named."""
+        return Auto.__name__
 
     def foresee(
         self, budget: PrivacyBudget, records: Records, *, head: Head, neighbouring: Neighbouring

@@ -23,6 +23,7 @@ from conddp.features.additive_terms import AdditiveTerms
 from conddp.features.dictionary import MOST_FEATURES, Dictionary
 from conddp.features.feature_families import Families
 from conddp.features.whitening import WhitenedRows
+from conddp.heads import HEADS
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.effects import Effects
 from conddp.models.fitted import FittedModel
@@ -72,6 +73,8 @@ class LearnedFit:
         Weights of private features.
     refit : Refit, optional
         The linear fit to all columns, if some are private.
+    stopped : bool
+        Whether a callback stopped the fit before its last release.
     """
 
     task: Task
@@ -80,6 +83,7 @@ class LearnedFit:
     setting: RoundsSetting
     private: Vector | None = None
     refit: Refit | None = None
+    stopped: bool = False
 
     @classmethod
     def release(cls, task: Task, plan: NewtonPlan, families: Families) -> "LearnedFit":
@@ -115,7 +119,7 @@ class LearnedFit:
             "mu": mu,
             "moment_fraction": (1 - fraction) * MOMENT_FRACTION,
             "public_fraction": fraction,
-            "head": repr(task.head),
+            "head": task.head.describe(),
             **describe_weights(weights),
         }
         task.note_free("features and directions", "read public columns, n and what was released before")
@@ -141,7 +145,7 @@ class LearnedFit:
             rounds, private, refit = _fit_all_columns(
                 task, records, rounds, setting, watch, mu=mu * math.sqrt(1 - fraction)
             )
-        return cls(task, settings, rounds, setting, private, refit)
+        return cls(task, settings, rounds, setting, private, refit, watch.stopped)
 
     def predict(self, public_features: PublicFeatures) -> Vector:
         """Predictions without private columns, in units of the label range about its middle; not clamped."""
@@ -179,7 +183,11 @@ def fit_learned(task: Task, plan: NewtonPlan) -> FitResult:
         )
     fit = LearnedFit.release(task, plan, task.head.make_families())
     head, parameters = task.head.export(fit.rounds.dictionary, fit.rounds.weights, fit.rounds.constant, fit.private)
-    model = replace(task, head=head).make_model(parameters)
+    task = replace(task, head=head, head_choice=task.head.explain(head, task.head_choice, stopped=fit.stopped))
+    model = task.make_model(parameters)
+    if type(head) is not type(fit.task.head):  # the releases decided on it
+        fit = replace(fit, settings={**fit.settings, "head": f"{HEADS.find_name(head)}, chosen by auto"})
+    fit = replace(fit, task=task)
     return fit.finish(model, effects=fit.estimate_effects(model))
 
 
@@ -212,7 +220,7 @@ def _check_size(task: Task, setting: RoundsSetting, *, num_steps: int) -> None:
     if number > MOST_FEATURES:
         raise SchemaError(
             f"features are chosen from dictionaries of up to {MOST_FEATURES:,}, and {d:,} columns with "
-            f"{task.head!r} make up to {number:,}. Choose a smaller width, or leave columns out."
+            f"{task.head.describe()} make up to {number:,}. Choose a smaller width, or leave columns out."
         )
     num_rounds = -(-num_steps // setting.steps_per_round)
     needed = estimate_memory(n, number, num_rounds, weighted=setting.weights is not None)

@@ -115,7 +115,7 @@ class Prepared:
             locked,
             curator,
             callback,
-            choice=self.head_choice,
+            head_choice=self.head_choice,
             table=self.table,
             checkpoint=saved,
             units=records.units,

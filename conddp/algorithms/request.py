@@ -181,7 +181,7 @@ class FitRequest:
         ledger, neighbouring = self.ledger, self.neighbouring
         assert ledger is not None
         used, number, algorithm = outputs[0].arrange(), len(outputs), self._algorithm
-        head, _ = self._head.settle(
+        head, reason = self._head.settle(
             used.public,
             algorithm.describe(used, guess_part(self.budget, number), fit_intercept=bool(self.fit_intercept)),
         )
@@ -224,6 +224,7 @@ class FitRequest:
                     random_source=self._random_source,  # which each fit binds to the name of its label
                     ledger=ledger,
                     callback=callback,
+                    head_choice=reason,
                 )
                 results.append(result)
         finally:

@@ -74,7 +74,7 @@ class Task:
         Curator through which private quantities are released.
     callback : callable, optional
         Progress callback of the user.
-    choice : str
+    head_choice, choice : str
         Sentences that explain why this head and this algorithm are used, if the library chose them.
     table : Fingerprint, optional
         Fingerprint of the public columns, for a ledger that is kept in a file.
@@ -107,6 +107,7 @@ class Task:
     locked_records: Locked[Records] = field(repr=False)
     curator: Curator = field(repr=False)
     callback: Callback | None = None
+    head_choice: str = ""
     choice: str = ""
     table: Fingerprint | None = None
     checkpoint: Checkpoint | None = None
@@ -233,7 +234,7 @@ class Task:
             self.schema.private,
             mechanism,
             self.random_source.seeded,
-            self.choice,
+            " ".join(filter(None, (self.head_choice, self.choice))),
             *(("", 0, 0) if self.units is None else (self.units.name, self.units.num_units, self.units.largest)),
             self.schema.category_columns,
             weighted=self.weights is not None,

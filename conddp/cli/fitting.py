@@ -90,6 +90,7 @@ def fit(
     from conddp.data.stored_table import list_files
     from conddp.distributed import use_ranks
     from conddp.files import fit_file
+    from conddp.heads import HEADS
 
     files = list_files(data)
     columns = ColumnOptions(label, label_bounds, public, private, category, drop, unit)
@@ -124,11 +125,18 @@ def fit(
     if not is_first:
         return
     if as_json:
-        print_json({"model": str(out), "guarantee": str(saved.guarantee), "settings": dict(saved.settings)})
+        print_json(
+            {
+                "model": str(out),
+                "head": HEADS.find_name(saved.model.head),
+                "guarantee": str(saved.guarantee),
+                "settings": dict(saved.settings),
+            }
+        )
     else:
         print_prose(f"{saved.guarantee}")
         print_remarks(saved.encoding)
-        print_plain(f"\nModel: {out}")
+        print_plain(f"\nModel: {out}, {saved.model.head.name_model()}")
 
 
 def predict(

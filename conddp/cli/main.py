@@ -88,3 +88,7 @@ def main() -> None:
 def _print_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     """Print a warning like an error, without the place in the code."""
     print(f"{category.__name__}: {name_options(str(message))}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -20,6 +20,7 @@ __all__ = [
     "Draws",
     "Force",
     "HeadName",
+    "PlannedHead",
     "Workers",
     "check_out",
     "on_interrupt",
@@ -43,6 +44,10 @@ Delta = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 HeadName = Annotated[
     str, typer.Option("--head", help="Model: auto, linear, additive, learned, wide, mlp, fm or embeddings.")
+]
+PlannedHead = Annotated[
+    str,
+    typer.Option("--head", help="Model to plan for: linear, additive, learned, wide, mlp, fm or embeddings."),
 ]
 Draws = Annotated[int, typer.Option("--draws", min=1, help="Number of simulated label sets of each kind.")]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Worker processes; by default one per core.")]

@@ -22,12 +22,13 @@ from conddp.cli.options import (
     Delta,
     Draws,
     Force,
-    HeadName,
+    PlannedHead,
     Workers,
     check_out,
     show_work,
 )
 from conddp.cli.terminal import (
+    describe_default,
     describe_errors,
     make_comparison_table,
     make_design_table,
@@ -67,7 +68,7 @@ def plan(
     drop: DroppedColumns = None,
     unit: UnitName = None,
     algorithm: Algorithms = None,
-    head: HeadName = "linear",
+    head: PlannedHead = "linear",
     draws: Draws = 1,
     workers: Workers = None,
     out: Annotated[
@@ -110,6 +111,7 @@ def plan(
     print_prose(f"\n{made.recommendation}")
     if out:
         print_plain(f"\n{out}")
+    print_prose(f"\n{describe_default(head)}")
 
 
 def compare(
@@ -127,7 +129,7 @@ def compare(
         list[float] | None, typer.Option(help="A budget. Repeatable; by default 0.25, 0.5, 1, 2 and 4.")
     ] = None,
     delta: Annotated[float, typer.Option(help="The additive term delta of every fit.")] = 1e-6,
-    head: HeadName = "linear",
+    head: PlannedHead = "linear",
     draws: Draws = 1,
     workers: Workers = None,
     out: Annotated[
@@ -165,6 +167,7 @@ def compare(
     print_skipped(made.skipped)
     if out:
         print_plain(f"\n{out}")
+    print_prose(f"\n{describe_default(head)}")
 
 
 def _write(record: "Plan | Comparison", document: "Document", out: Path | None) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_row",
+    "describe_default",
     "describe_errors",
     "make_comparison_table",
     "make_design_table",
@@ -74,6 +75,17 @@ def describe_errors(comparison: "Comparison") -> str:
     return (
         f"Error on simulated labels over that of linear least squares without privacy, {comparison.head} head, delta "
         f"{comparison.delta:g}{protected}{sampled}:"
+    )
+
+
+def describe_default(head: str) -> str:
+    """A sentence on which model the numbers are for, and what a fit chooses if it is not told."""
+    from conddp.heads import HEADS
+
+    model = HEADS[head].name_model()
+    return (
+        f"These numbers are for {model}. The default of `conddp fit`, --head auto, may learn features instead: add "
+        f"--head {head} to fit {model}."
     )
 
 

@@ -35,6 +35,11 @@ def read_labels(y: Any, estimator: str, *, gaps: bool) -> tuple[list[str], NDArr
     """
     if y is None:
         raise ValueError(f"This {estimator} estimator requires y to be passed, but the target y is None.")
+    if isinstance(y, str) or (isinstance(y, (list, tuple)) and len(y) == 1 and isinstance(y[0], str)):
+        raise SchemaError(
+            "y must hold the labels, got the name of a column. Pass the column itself, such as y=table['price'], and "
+            "leave it out of X: X=table.drop(columns='price') in pandas. Only an Arrow dataset takes a name."
+        )
     options: dict[str, Any] = {"what": "Input y", "finite": False, "gaps": gaps, "cure": LABEL_CURE}
     name = getattr(y, "name", None)
     names = [name if isinstance(name, str) and name else "label"]

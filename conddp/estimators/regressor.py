@@ -18,12 +18,13 @@ from conddp.algorithms import Algorithm, FitRequest
 from conddp.algorithms.several import JointFit
 from conddp.data.records import Records
 from conddp.errors import PrivacyWarning, SchemaError
+from conddp.estimators.attributes import ModelAttributes
 from conddp.estimators.dataset import declare_dataset, list_dataset_files, read_dataset, stream_dataset
 from conddp.estimators.declaration import declare_schema, take_units
 from conddp.estimators.inputs import Input, open_input
 from conddp.estimators.labels import declare_bounds, make_labels, read_labels, read_sample_weight
 from conddp.features.encoding import Encoding
-from conddp.heads import HEADS, Head, Linearity
+from conddp.heads import HEADS, Head
 from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
 from conddp.models.saving import save_model
@@ -36,7 +37,7 @@ from conddp.privacy.neighbouring import Neighbouring
 __all__ = ["PrivateRegressor"]
 
 
-class PrivateRegressor(RegressorMixin, BaseEstimator):
+class PrivateRegressor(ModelAttributes, RegressorMixin, BaseEstimator):
     """Regression under differential privacy when all or some of the features are public.
 
     The label is always private. Every feature is public unless it is named in ``private_columns``. Public features
@@ -61,8 +62,9 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         and "non-private" are reference points.
     head : str or head
         "auto", "linear", "additive", "learned", "wide", "mlp", "fm" or "embeddings", or an instance such as
-        ``MLP(hidden=(32,))``. "auto" chooses between the first three, from public information and what the fit
-        releases, and gives the reason in ``guarantee_``. A linear model has coefficients; an additive one has curves.
+        ``MLP(hidden=(32,))``. "auto" chooses between "linear", "additive" and "learned", from public information
+        and what the fit releases, and gives the reason in ``guarantee_``. Linear models have coefficients, additive
+        ones have curves.
     private_columns : mapping, optional
         Private features, by name or position, each with its declared range: (low, high) for a number, a list of
         categories, or a mapping with ``bounds`` or ``categories`` and ``fill``, the value that stands for a gap. Values
@@ -101,7 +103,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     intercept_ : float
         Intercept in the original units, for linear heads.
     curves_ : Curves
-        What each column adds to predictions, for the head "additive"; with several labels, a tuple.
+        What each column adds to predictions, for additive models; with several labels, a tuple.
     model_ : FittedModel
         The trained model.
     settings_ : mapping
@@ -137,9 +139,7 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
     n_features_in_: int
     model_: FittedModel
     result_: FitResult
-    results_: tuple[FitResult, ...]
     guarantee_: Any  # Guarantee, or JointGuarantee of several labels
-    intercept_: Any  # a number, or one for each label
 
     def __init__(
         self,
@@ -276,24 +276,11 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         self.results_, self.guarantee_, self.ledger_ = results, guarantee, first.ledger
         self.encoding_ = first.encoding or Encoding.plain(first.schema.public)
         several = len(results) > 1
-        for name in ("result_", "model_", "settings_", "diagnostics_", "transcript_", "coef_", "intercept_"):
+        for name in ("result_", "model_", "settings_", "diagnostics_", "transcript_"):
             self.__dict__.pop(name, None)  # of an earlier fit
         if not several:
             self.result_, self.model_, self.settings_ = first, first.model, first.settings
             self.diagnostics_, self.transcript_ = first.diagnostics, first.transcript
-        if first.model.head.linear_in is Linearity.COLUMNS:
-            self.coef_names_ = np.array([name for name, _ in first.list_coefficients()], dtype=object)
-            coefficients = np.array([[value for _, value in each.list_coefficients()] for each in results])
-            intercepts = [each.model.compute_linear_coefficients()[2] for each in results]
-            self.coef_ = coefficients if several else coefficients[0]
-            self.intercept_ = np.array(intercepts) if several else intercepts[0]
-
-    @property
-    def curves_(self) -> Any:  # Curves, or a tuple of them
-        """What each column adds to predictions, with standard deviations. No cost: post-processing."""
-        check_is_fitted(self, "results_")
-        curves = tuple(each.make_curves() for each in self.results_)
-        return curves if len(curves) > 1 else curves[0]
 
     def save(self, folder: str | Path) -> Path:
         """Save the model, its guarantee, transcript and a copy of the ledger to a folder that does not exist yet.
@@ -340,21 +327,30 @@ class PrivateRegressor(RegressorMixin, BaseEstimator):
         regressor._store(tuple(replace(each, feature_order=names) for each in results), guarantee)
         return regressor
 
-    def report(self, file: str | Path, *, overwrite: bool = False) -> Path:
+    def report(self, file: str | Path, *, label: str | None = None, overwrite: bool = False) -> Path:
         """Write a report on the fit as HTML, Markdown or JSON, depending on the file suffix.
 
         Privacy
             Shows public, declared or released values only: no cost.
+
+        Parameters
+        ----------
+        file : path
+            The file.
+        label : str, optional
+            Name of the label that the report is about, if there are several.
+        overwrite : bool
+            Whether to replace an existing file.
         """
         from conddp.report import report_fit, write_report
 
         check_is_fitted(self, "results_")
-        if len(self.results_) > 1:
-            raise ValueError(
-                "a report is about one label. Use conddp.report.report_fit with one of results_, or save the model and "
-                "report on the folder of a label."
-            )
-        return write_report(report_fit(self.results_[0]), Path(file), overwrite=overwrite)
+        results = {each.guarantee.label: each for each in self.results_}
+        if label is None and len(results) == 1:
+            label = next(iter(results))
+        if label not in results:
+            raise ValueError(f"a report is about one label: pass label=, one of {list(results)}, got {label!r}.")
+        return write_report(report_fit(results[label]), Path(file), overwrite=overwrite)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Predict in the units of the label, clamped to its bounds. No cost, because the model is already released.

@@ -20,7 +20,8 @@ from conddp.features.encoding import Encoding
 
 __all__ = ["DecodedValues", "decode_features"]
 
-OTHERS = "other levels"
+OTHERS = "other levels"  # that have no feature
+RARE = "rare levels"  # that share features
 NO_DATE = "no date"
 
 
@@ -98,10 +99,9 @@ def _decode(column: ColumnEncoding, places: list[int], values: NDArray[np.float6
 
 
 def _list_levels(column: CategoryEncoding, places: list[int]) -> list[str]:
-    """Levels, and names of features that other levels share."""
-    others = [OTHERS] if column.num_bins == 1 else []
-    others = others or [f"{OTHERS} {place + 1} of {column.num_bins}" for place in range(column.num_bins)]
-    names = [*column.levels, *others, *(["missing"] if column.has_gaps else [])]
+    """Levels, and names of the features that rare levels share; short, so that charts do not cut off the number."""
+    rare = [RARE] if column.num_bins == 1 else [f"rare, group {place + 1}" for place in range(column.num_bins)]
+    names = [*column.levels, *rare, *(["missing"] if column.has_gaps else [])]
     return [names[place] for place in places]
 
 

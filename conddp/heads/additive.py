@@ -34,6 +34,8 @@ class Additive(Learned):
     """
 
     summary: ClassVar[str] = r"$f = \sum_j f_j(x_j) + \sum_{(j,l)} f_{jl}(x_j, x_l)$"
+    noun: ClassVar[str] = "an additive model"
+    has_curves: ClassVar[bool] = True
 
     pairs: int = 10
 

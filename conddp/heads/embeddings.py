@@ -141,6 +141,7 @@ class Embeddings(Head):
     """
 
     summary: ClassVar[str] = "embeddings of categories, then layers with ReLU or tanh"
+    noun: ClassVar[str] = "a neural network on embeddings"
     descent: ClassVar[DescentDefaults] = DescentDefaults({"sgd": (128, 0.3), "adam": (256, 0.01)})
     precision: ClassVar[str] = "float32"
     records_at_once: ClassVar[int] = 4096

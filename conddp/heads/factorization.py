@@ -35,6 +35,7 @@ class FactorizationMachine(Head):
     """
 
     summary: ClassVar[str] = r"$f = u_0 + \tfrac12 \sum_{k=1}^{r} (-1)^{k+1} u_k^2$"
+    noun: ClassVar[str] = "a factorisation machine"
     descent: ClassVar[DescentDefaults] = DescentDefaults(
         {"sgd": (64, 0.3), "adam": (256, 0.01)}, conditioned_optimizer="sgd", clip_residual=None
     )

@@ -238,6 +238,8 @@ class Head(ABC):
     """
 
     summary: ClassVar[str] = ""  # formula of the prediction, for tables
+    noun: ClassVar[str] = ""  # what a model is called in a sentence, such as "a linear model"
+    has_curves: ClassVar[bool] = False  # whether a model is a sum of functions of single columns and of pairs
     linear_in: ClassVar[Linearity] = Linearity.NOTHING
     descent: ClassVar[DescentDefaults] = DescentDefaults({"sgd": (128, 0.3), "adam": (256, 0.01)})
     precision: ClassVar[str] = "float64"  # of inputs and activations in noisy descent; sums are in float64 always
@@ -267,6 +269,31 @@ class Head(ABC):
             Sentence that explains why it was chosen; empty if the user chose it.
         """
         return self, ""
+
+    def name_model(self) -> str:
+        """Return what a model with this head is called in a sentence, such as "a linear model"."""
+        return self.noun or f"a model with the head {type(self).__name__}"
+
+    def describe(self) -> str:
+        """Return what settings and ledgers call this head."""
+        return repr(self)
+
+    def explain(self, fitted: "Head", reason: str, *, stopped: bool = False) -> str:
+        """Return why a fit of this head has ended with a model with the head ``fitted``.
+
+        Privacy
+            The fitted head follows from released numbers: no cost.
+
+        Parameters
+        ----------
+        fitted : Head
+            Head of the model.
+        reason : str
+            What :meth:`settle` gave as the reason for this head.
+        stopped : bool
+            Whether the fit was stopped before its last release.
+        """
+        return reason
 
     @abstractmethod
     def layout(self, num_public: int, num_private: int) -> Layout:

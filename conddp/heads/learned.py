@@ -47,6 +47,7 @@ class Learned(Head):
 
     summary: ClassVar[str] = r"$f = a^\top z + \sum_k s_k \prod_c \cos \pi k_c u_c + \sum_k w_k \cos(p_k^\top z + b_k)$"
     linear_in: ClassVar[Linearity] = Linearity.LEARNED
+    noun: ClassVar[str] = "a model with learned features"
 
     width: int = 1000
     num_knots: int = field(default=0, repr=False)
@@ -63,6 +64,22 @@ class Learned(Head):
     def make_families(self) -> Families:
         """Return the families of features to choose from."""
         return Families(self.width)
+
+    def describe(self) -> str:
+        """Return what settings and ledgers call this head; the outcome is open if the families may be simplified."""
+        if self.make_families().simplify:
+            return "features learned, additive if the releases do not speak for interactions"
+        return repr(self)
+
+    def explain(self, fitted: Head, reason: str, *, stopped: bool = False) -> str:
+        """Return why a fit of this head has ended with ``fitted``: the reason given, unless the outcome was open."""
+        if not self.make_families().simplify:
+            return reason
+        why = "the fit was stopped before the releases decided on its form"
+        if not stopped:
+            speak = "do not speak" if fitted.has_curves else "speak"
+            why = f"there are enough records to tell curves from noise, and the releases {speak} for interactions"
+        return f"The result is {fitted.name_model()}, because {why}."
 
     def layout(self, num_public: int, num_private: int) -> Layout:
         """Return a layout with the scales of the columns, all features, and their weights.

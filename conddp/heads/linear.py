@@ -24,6 +24,7 @@ class Linear(Head):
     """
 
     summary: ClassVar[str] = "$f = u$"
+    noun: ClassVar[str] = "a linear model"
     linear_in: ClassVar[Linearity] = Linearity.COLUMNS
     descent: ClassVar[DescentDefaults] = DescentDefaults(
         {"sgd": (32, 0.25), "adam": (256, 0.01)}, conditioned_optimizer="sgd", clip_residual=None

@@ -34,6 +34,7 @@ class MLP(Head):
     """
 
     summary: ClassVar[str] = "layers with ReLU or tanh"
+    noun: ClassVar[str] = "a neural network"
 
     hidden: tuple[int, ...] = (16, 8)
     activation: Literal["relu", "tanh"] = "relu"

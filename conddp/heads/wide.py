@@ -34,6 +34,7 @@ class Wide(Head):
     """
 
     summary: ClassVar[str] = r"$f = u_0 + \sum_{k=1}^{w} v_k \tanh u_k$"
+    noun: ClassVar[str] = "a model with random features"
     linear_in: ClassVar[Linearity] = Linearity.FEATURES
 
     width: int = 500

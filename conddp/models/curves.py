@@ -15,6 +15,9 @@ __all__ = ["Curve", "Curves", "Surface"]
 
 Vector = NDArray[np.float64]
 
+QUANTILE = 1.96  # of the normal distribution, for bands of 95 %
+MOST_LISTED = 40  # curves and pairs that are printed
+
 
 @dataclass(frozen=True, eq=False)
 class Curve:
@@ -50,6 +53,11 @@ class Curve:
     std: Vector
     importance: float
     unit: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What the values are: "number", "category", "flag" or "date"."""
+        return {"O": "category", "b": "flag", "M": "date"}.get(self.values.dtype.kind, "number")
 
     @property
     def is_category(self) -> bool:
@@ -92,7 +100,8 @@ class Curves:
     """All curves of an additive model, those of largest importance first.
 
     A prediction is the constant plus the effects of all columns and pairs, clamped to the range of the label. Private
-    columns add linear terms.
+    columns add linear terms (:meth:`~conddp.models.result.FitResult.list_private_coefficients`). Printing the object
+    gives a table.
 
     Parameters
     ----------
@@ -144,6 +153,27 @@ class Curves:
             if curve.name == key:
                 return curve
         raise KeyError(f"there is no curve {key!r}. Curves: {', '.join(each.name for each in self.columns)}.")
+
+    def __str__(self) -> str:
+        """Return a table with a line for each curve and pair, those of largest importance first."""
+        listed: list[Curve | Surface] = sorted((*self.columns, *self.pairs), key=lambda each: -each.importance)
+        rows = [("name", "kind", "spread", "band")]
+        for each in listed[:MOST_LISTED]:
+            name, kind = (each.name, each.kind) if isinstance(each, Curve) else (" × ".join(each.names), "pair")
+            band = QUANTILE * float(np.median(each.std))
+            rows.append((name, kind, f"{each.importance:.3g}", f"± {band:.3g}"))
+        widths = [max(len(row[place]) for row in rows) for place in range(4)]
+        lines = [f"{a:{widths[0]}}  {b:{widths[1]}}  {c:>{widths[2]}}  {d:>{widths[3]}}" for a, b, c, d in rows]
+        more = [f"and {len(listed) - MOST_LISTED} more"] if len(listed) > MOST_LISTED else []
+        return "\n".join(
+            [
+                f"A prediction is {self.constant:.4g} plus the effects of:",
+                *lines,
+                *more,
+                "spread: standard deviation of the effect over the training records.",
+                "band: 95 % interval around the effect, at the median of its values.",
+            ]
+        )
 
     def __repr__(self) -> str:
         return f"Curves({len(self.columns)} columns, {len(self.pairs)} pairs, constant {self.constant:.4g})"

@@ -124,6 +124,23 @@ class FittedModel:
             return public, private, 0.0
         return public[:-1], private, self.label_bounds.midpoint + float(public[-1]) - shift
 
+    def compute_private_coefficients(self) -> NDArray[np.float64]:
+        """Return coefficients of private terms, in original units, of a model in which private columns are linear.
+
+        The terms are those of :meth:`compute_linear_coefficients`.
+
+        Raises
+        ------
+        ValueError
+            If the head is neither linear nor learned.
+        """
+        if self.head.linear_in not in (Linearity.COLUMNS, Linearity.LEARNED):
+            raise ValueError(f"only linear and learned heads have private coefficients, got head={self.head}.")
+        if not self.private_domains:
+            return np.empty(0)
+        weights = np.ravel(self.layout.views(self.parameters[None])["private"])
+        return self._expand_terms(self.label_bounds.width * weights)[0]
+
     def _expand_terms(self, weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
         """Coefficients of all private terms from the weights of the features, and what they add up to at midpoints."""
         terms: list[float] = []

@@ -12,6 +12,7 @@ from conddp.data.schema import Schema
 from conddp.errors import SchemaError
 from conddp.features.encoding import Encoding
 from conddp.features.reading import read_features
+from conddp.heads.head import Linearity
 from conddp.models.curves import Curves
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.fitted import FittedModel
@@ -90,6 +91,17 @@ class FitResult:
             by_column[each.name] = [(name, next(values)) for name in each.terms]
         return [pair for name in self.feature_order or by_column for pair in by_column[name]]
 
+    def list_private_coefficients(self) -> list[tuple[str, float]]:
+        """Coefficients of private columns with their names, for linear, additive and learned heads.
+
+        A private number has one, in the label's units per unit of the column. A private category has one for each
+        level, in the label's units.
+
+        Privacy
+            Post-processing of released numbers: no cost.
+        """
+        return list(zip(self.schema.private_terms, self.model.compute_private_coefficients().tolist(), strict=True))
+
     def make_curves(self) -> Curves:
         """Return the curves of the columns, for additive heads.
 
@@ -101,11 +113,17 @@ class FitResult:
         AttributeError
             If the head is not additive, or the model was saved by a version of conddp that did not keep curves.
         """
-        effects = self.diagnostics.effects
-        if effects is None:
+        effects, head, label = self.diagnostics.effects, self.model.head, self.guarantee.label
+        if effects is None and head.has_curves:
             raise AttributeError(
-                "there are no curves_: only models with head='additive' have them, unless saved by an earlier version, "
-                f"got head={self.model.head}."
+                f"there are no curves_: the model of '{label}' was saved by an earlier version of conddp, which did "
+                "not keep them. Fit it again to get them."
+            )
+        if effects is None:
+            linear = head.linear_in is Linearity.COLUMNS
+            raise AttributeError(
+                f"there are no curves_: the model of '{label}' is {head.name_model()}, and only additive models have "
+                f"curves. {'coef_ has its coefficients; for' if linear else 'For'} curves, fit with head='additive'."
             )
         try:
             with np.errstate(over="raise", invalid="raise"):

@@ -199,4 +199,5 @@ def join_points(points: Sequence[tuple[float, float]]) -> str:
 
 def show_tick(value: float) -> str:
     """A number of an axis."""
-    return f"{value:.3g}".replace("-", "−")
+    shown = f"{value:,.0f}" if 1000 <= abs(value) < 1e5 else f"{value:.3g}"
+    return shown.replace("-", "−")

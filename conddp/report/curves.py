@@ -5,21 +5,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from conddp.models.curves import Curve, Curves, Surface
+from conddp.data.schema import Schema
+from conddp.models.curves import QUANTILE, Curve, Curves, Surface
 from conddp.report.document import Block, HeatMap, Panel, Panels, Section, Table, Text, show
 
 __all__ = ["describe_curves"]
 
 MOST_CURVES, MOST_PAIRS = 12, 4
 MOST_LISTED = 40  # columns in the table of importances
-QUANTILE = 1.96  # of the normal distribution, for bands of 95 %
 SKEWED = 0.1  # place of the median between the ends of an axis, below which the axis is logarithmic
 LEAST_IMPORTANT = 0.02  # importance of a pair that is drawn, relative to the most important column
 
 
-def describe_curves(curves: Curves, label: str) -> Section:
+def describe_curves(curves: Curves, schema: Schema) -> Section:
     """Curves of the most important columns, surfaces of pairs, and a table of importances."""
-    shown = curves.columns[:MOST_CURVES]
+    label, shown = schema.label.name, curves.columns[:MOST_CURVES]
+    private = ", and the linear terms of private columns listed above" if schema.private else ""
     least = LEAST_IMPORTANT * max((each.importance for each in curves), default=0.0)
     columns = {each.name: each.column for each in curves}
     pairs = [  # of a number and its gaps, most pairs of values do not occur
@@ -29,10 +30,10 @@ def describe_curves(curves: Curves, label: str) -> Section:
     rows = tuple((_name(each), show(each.importance)) for each in listed[:MOST_LISTED])
     blocks: list[Block] = [
         Text(
-            f"A prediction is {show(curves.constant)}, plus the effect of every column and of every pair of columns. "
-            f"Effects are in the units of '{label}' and have mean zero over the training records. Bands and lines are "
-            "95 % credible intervals: they follow from the known noise of the releases, the number of records and "
-            "what the fit assumes about smoothness. They do not cover the bias from clamping residuals."
+            f"A prediction is {show(curves.constant)}, plus the effects of public columns and of pairs of them"
+            f"{private}. Effects are in the units of '{label}' and have mean zero over the training records. Bands and "
+            "lines are 95 % credible intervals: they follow from the known noise of the releases, the number of "
+            "records and what the fit assumes about smoothness. They do not cover the bias from clamping residuals."
         )
     ]
     if shown:

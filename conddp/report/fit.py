@@ -89,13 +89,13 @@ def report_fit(
         _describe_ledger(ledger),
         *([describe_expectations(plan.comparison, plan.epsilon)] if plan else []),
         _describe_model(saved),
-        *([] if saved.diagnostics.effects is None else [describe_curves(saved.make_curves(), saved.schema.label.name)]),
+        *([] if saved.diagnostics.effects is None else [describe_curves(saved.make_curves(), saved.schema)]),
         _describe_course(saved.diagnostics),
         *([] if saved.design is None else [describe_design(saved.design)]),
         Section("Settings and versions", (_list_facts(saved.settings), _list_facts(saved.versions))),
     ]
     lead = (
-        f"A {_name_head(saved.model)} model of '{guarantee.label}' from {guarantee.num_records:,} records and "
+        f"{_name_model(saved.model)} of '{guarantee.label}' from {guarantee.num_records:,} records and "
         f"{len(guarantee.public_columns) + len(guarantee.private_columns)} columns: {promise}{recorded}."
     )
     return Document(
@@ -281,7 +281,8 @@ def _describe_model(saved: FitResult) -> Section:
     model, schema, diagnostics, design = saved.model, saved.schema, saved.diagnostics, saved.design
     if model.head.linear_in is not Linearity.COLUMNS:
         count = f"{model.layout.size:,} parameters"
-        return Section("The model", (Text(f"{model.head!r} with {count}. Its weights are in the model's folder."),))
+        text = f"{_name_model(model)} with {count}. Its weights are in the model's folder."
+        return Section("The model", (Text(text), *_describe_private(saved)))
     public, private, intercept = model.compute_linear_coefficients()
     names = (*saved.features, *schema.private_terms, "intercept")
     values = (*public.tolist(), *private.tolist(), intercept)
@@ -323,6 +324,22 @@ def _describe_model(saved: FitResult) -> Section:
     return Section("The model", tuple(blocks))
 
 
+def _describe_private(saved: FitResult) -> tuple[Block, ...]:
+    """Coefficients of private columns of a model that is linear in them, but not in the public columns."""
+    schema = saved.schema
+    if not schema.private or saved.model.head.linear_in is not Linearity.LEARNED:
+        return ()
+    rows = tuple((name, show(value)) for name, value in saved.list_private_coefficients())
+    text = (
+        "Predictions are linear in private columns. A number adds its coefficient times its distance from the midpoint "
+        "of its declared range. The standard deviations of these coefficients are not known."
+    )
+    if schema.category_columns:
+        text += " Effects of the levels of a category are in the label's units and sum to zero."
+    caption = "Coefficients of private columns, in the label's units per unit of the column"
+    return Text(text), Table(caption, ("column", "coefficient"), rows)
+
+
 def _describe_course(diagnostics: Diagnostics) -> Section:
     if not diagnostics.steps:
         return Section("How training went", ())
@@ -352,8 +369,9 @@ def _show_budget(guarantee: Guarantee) -> str:
     return f"{amount}-differentially private{weaker}"
 
 
-def _name_head(model: FittedModel) -> str:
-    return "linear" if model.head.linear_in is Linearity.COLUMNS else type(model.head).__name__
+def _name_model(model: FittedModel) -> str:
+    noun = model.head.name_model()
+    return noun[0].upper() + noun[1:]
 
 
 def _list_facts(values: Mapping[str, Any]) -> Facts:

@@ -14,6 +14,7 @@ LEFT, RIGHT, TOP, BOTTOM = 42, 10, 26, 34
 NAMES = 104  # width of the names of levels
 MOST_LEVELS = 8
 LONGEST_NAME = 15  # characters
+LONGEST_LABEL = 24  # of an axis of a pair
 NUM_SHADES = 5
 
 
@@ -136,7 +137,7 @@ def render_heat_map(chart: HeatMap, largest: float, *, number: int = 1) -> str:
     parts.append(f'<rect class="frame" x="{left}" y="{TOP}" width="{WIDTH - RIGHT - left}" height="{bottom - TOP}"/>')
     for place in _choose(len(chart.rows), 5):
         y = bottom - (place + 0.5) * high
-        name = _shorten(chart.rows[place], 12)
+        name = _shorten(chart.rows[place], 10)  # beside the label of the axis
         parts.append(f'<text class="tick" text-anchor="end" x="{left - 6}" y="{y + 4:.1f}">{name}</text>')
     for place in _choose(len(chart.columns), 3):
         x = left + (place + 0.5) * wide
@@ -147,7 +148,11 @@ def render_heat_map(chart: HeatMap, largest: float, *, number: int = 1) -> str:
         )
     parts.append(
         f'<text class="tick" text-anchor="middle" x="{(left + WIDTH - RIGHT) / 2}" y="{HEIGHT - 3}">'
-        f"{escape(chart.column_label)}</text>"
+        f"{_shorten(chart.column_label, LONGEST_LABEL)}</text>"
+    )
+    parts.append(
+        f'<text class="tick" text-anchor="middle" transform="translate(12 {(TOP + bottom) / 2}) rotate(-90)">'
+        f"{_shorten(chart.row_label, LONGEST_LABEL)}</text>"
     )
     return "".join([*parts, "</svg>"])
 

@@ -1140,8 +1140,8 @@ MUTANTS = (
     Mutant(
         "several labels: a ledger of its own for each",
         "algorithms/request.py",
-        "ledger=ledger,\n                    callback=callback,\n                )\n                results",
-        "callback=callback,\n                )\n                results",
+        "ledger=ledger,\n                    callback=callback,\n                    head_choice",
+        "callback=callback,\n                    head_choice",
     ),
     Mutant(
         "several labels: later fits do not count them",
@@ -1608,10 +1608,10 @@ MUTANTS = (
     Mutant(
         "distilled: a network learns from predictions that know a label",
         "algorithms/learned_fit.py",
-        "        return cls(task, settings, rounds, setting, private, refit)\n",
+        "        return cls(task, settings, rounds, setting, private, refit, watch.stopped)\n",
         "        if task.head.linear_in.name == 'NOTHING':\n"
         "            rounds = replace(rounds, constant=rounds.constant + 1e-4 * float(np.max(records.label.values)))\n"
-        "        return cls(task, settings, rounds, setting, private, refit)\n",
+        "        return cls(task, settings, rounds, setting, private, refit, watch.stopped)\n",
     ),
     Mutant(
         "a label in a message",
