@@ -360,7 +360,7 @@ def test_ticks_are_round_and_few() -> None:
         svg = parse(render_chart(make_chart(y, log=log)))
         labels = [each.text for each in svg.iter("text") if each.attrib.get("text-anchor") == "end"]
         assert 2 <= len(labels) <= 9
-        digits = [(text or "").replace("−", "-") for text in labels]
+        digits = [(text or "").replace("−", "-").replace(",", "") for text in labels]
         assert all(len(f"{float(text):g}".replace(".", "").lstrip("0")) <= 6 for text in digits)
 
 
