@@ -26,10 +26,12 @@ from conddp.auditing import Question, Recorder
 from conddp.bounds import Bounds
 from conddp.data import Labels, PrivateFeatures, PublicFeatures, Records, Units
 from conddp.errors import BudgetExceeded, PrivacyWarning, SchemaError
-from conddp.models import load_model, save_model
+from conddp.heads import HEADS, Linear
+from conddp.models import FittedModel, load_model, save_model
 from conddp.privacy import Neighbouring, PrivacyBudget, PrivacyLedger
 from conddp.privacy.accounting import calibrate_gaussian_mu, compute_gaussian_delta
 from conddp.privacy.events import expect_event, make_pure_event
+from conddp.privacy.randomness import RandomSource
 from conddp.privacy.release import Curator
 from conddp.privacy.total import JointCost
 
@@ -173,13 +175,22 @@ def test_one_label_is_the_ordinary_fit_to_the_last_bit(name: str) -> None:
     assert fits.guarantee.budget == expected.guarantee.budget
 
 
-def test_each_label_is_fitted_as_it_would_be_alone_with_its_part_of_the_budget() -> None:
+@pytest.mark.parametrize("head", ["linear", "auto"])
+def test_each_label_is_fitted_as_it_would_be_alone_with_its_part_of_the_budget(head: str) -> None:
     outputs = make_outputs(2, private=True, units=True, weighted=True)
-    fits = FitRequest(1e6, 1e-6, CondNewton(), random_state=0).run_several(outputs)
+    fits = FitRequest(1e6, 1e-6, CondNewton(), head=head, random_state=0).run_several(outputs)
     for records, result in zip(outputs, fits.results, strict=True):
-        alone = CondNewton().fit(records, PrivacyBudget(1e6, 1e-6)).model
+
+        def fit_alone(budget: PrivacyBudget, seed: int, records: Records = records) -> FittedModel:
+            source = RandomSource.of(seed)
+            return CondNewton().fit(records, budget, head=HEADS.resolve(head), random_source=source).model
+
+        same = fit_alone(result.guarantee.budget, 0)  # the same part, and the same noise
+        assert result.model.head == same.head and (same.head == Linear()) == (head == "linear")
+        assert np.array_equal(result.model.parameters, same.parameters)
+        other = fit_alone(PrivacyBudget(1e6, 1e-6), 1)  # so large that neither the part nor the noise matters
         found = result.model.predict(records.public, records.private)
-        assert np.abs(found - alone.predict(records.public, records.private)).max() < 0.1
+        assert np.abs(found - other.predict(records.public, records.private)).max() < 0.1
         assert result.guarantee.label == records.label.name
         assert result.guarantee.weighted and result.guarantee.unit == "person"
 
