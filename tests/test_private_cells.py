@@ -455,17 +455,25 @@ def test_tables_with_categories_and_gaps_go_from_file_to_predictions(tmp_path: P
     assert found[0] == pytest.approx(found[1])
 
 
-def test_the_regressor_takes_private_categories(tmp_path: Path) -> None:
+@pytest.mark.parametrize("head", ["linear", "auto"])
+def test_the_regressor_takes_private_categories(head: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     region = np.array(["north", "south", "west"])[rng.integers(3, size=4000)]
     frame = pd.DataFrame({"region": region, "x": rng.normal(size=4000)})
     y = frame["x"] + frame["region"].map({"north": 1.0, "south": -1.0, "west": 0.0}) + 0.3 * rng.normal(size=4000)
     frame.loc[:5, "region"] = None
-    settings: dict[str, Any] = {"epsilon": 8.0, "label_bounds": (-5, 5), "random_state": 0}
+    settings: dict[str, Any] = {"epsilon": 8.0, "label_bounds": (-5, 5), "head": head, "random_state": 0}
     declared = {"categories": ["north", "south", "west"], "fill": "west"}
     model = PrivateRegressor(private_columns={"region": declared}, **settings).fit(frame, y)
-    assert model.coef_names_.tolist() == ["region=north", "region=south", "region=west", "x"]
-    assert model.coef_ == pytest.approx([1, -1, 0, 1], abs=0.15)
+    if head == "linear":
+        assert model.coef_names_.tolist() == ["region=north", "region=south", "region=west", "x"]
+        assert model.coef_ == pytest.approx([1, -1, 0, 1], abs=0.15)
+    else:
+        (result,) = model.results_
+        effects = dict(result.list_private_coefficients())
+        assert [*effects] == ["region=north", "region=south", "region=west"]
+        assert [*effects.values()] == pytest.approx([1, -1, 0], abs=0.15)
+        assert [curve.name for curve in model.curves_] == ["x"]
     by_place = PrivateRegressor(private_columns={0: declared}, **settings).fit(frame.to_numpy(dtype=object), y)
     assert by_place.predict(frame.to_numpy(dtype=object)) == pytest.approx(model.predict(frame), abs=0.3)
     model.save(tmp_path / "model")

@@ -20,6 +20,7 @@ from conddp import PrivateRegressor
 from conddp.data import Schema
 from conddp.errors import SchemaError
 from conddp.files import fit_file, load_public, load_records, load_units, predict_file
+from conddp.heads import Linear
 from conddp.models import load_model
 
 N = 600
@@ -47,11 +48,15 @@ LABEL = pd.Series(
 )
 
 
-@pytest.fixture(scope="module")
-def fitted() -> PrivateRegressor:
+@pytest.fixture(scope="module", params=["linear", "auto"])
+def fitted(request: pytest.FixtureRequest) -> PrivateRegressor:
     table = TABLE.assign(zip=TABLE["zip"].astype("category"))
-    model = PrivateRegressor(4.0, 1e-4, label_bounds=(0, 400), private_columns={"income": (0, 150)}, random_state=0)
-    return model.fit(table, LABEL)
+    model = PrivateRegressor(
+        4.0, 1e-4, label_bounds=(0, 400), private_columns={"income": (0, 150)}, head=request.param, random_state=0
+    )
+    model.fit(table, LABEL)
+    assert (model.result_.model.head == Linear()) == (request.param == "linear")
+    return model
 
 
 @pytest.fixture(scope="module", params=["fitted", "loaded"])
@@ -123,6 +128,7 @@ def test_other_tables_are_refused_with_what_is_wrong(model: PrivateRegressor, na
         model.predict(make())
 
 
+@pytest.mark.parametrize("fitted", ["linear"], indirect=True)
 def test_new_levels_and_gaps_have_known_effects(model: PrivateRegressor) -> None:
     first = TABLE.head(1).assign(city="Paris", rooms=3.0)
     coefficients = dict(zip(model.coef_names_, model.coef_, strict=True))
@@ -198,7 +204,7 @@ def test_gaps_in_arrays_are_filled_and_marked() -> None:
     X = rng.normal(size=(400, 2))
     y = X[:, 0].copy()
     X[rng.random(400) < 0.3, 1] = np.nan
-    model = PrivateRegressor(label_bounds=(-3, 3), random_state=0).fit(X, y)
+    model = PrivateRegressor(label_bounds=(-3, 3), head="linear", random_state=0).fit(X, y)
     assert model.coef_names_.tolist() == ["x0", "x1", "x1 is missing"]
     assert np.isfinite(model.predict(X)).all()
 
@@ -215,7 +221,13 @@ def test_missing_labels_are_dropped_only_if_that_is_declared_public() -> None:
     np.testing.assert_array_equal(model.coef_, same.coef_)
 
 
-def test_a_file_is_scored_piece_by_piece_with_columns_to_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("head", "tolerance"),
+    [("linear", 1e-12), ("auto", 1e-6)],  # learned features are computed in float32
+)
+def test_a_file_is_scored_piece_by_piece_with_columns_to_keep(
+    head: str, tolerance: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     schema = Schema.of(
         label="price",
         label_bounds=(0, 400),
@@ -225,7 +237,7 @@ def test_a_file_is_scored_piece_by_piece_with_columns_to_keep(tmp_path: Path, mo
     )
     table = TABLE.assign(price=LABEL, id=np.arange(N))
     table.to_csv(tmp_path / "train.csv", index=False)
-    fit_file(tmp_path / "train.csv", schema, tmp_path / "model", epsilon=4.0, delta=1e-4, seed=0)
+    fit_file(tmp_path / "train.csv", schema, tmp_path / "model", epsilon=4.0, delta=1e-4, head=head, seed=0)
     whole = load_model(tmp_path / "model").predict_table(TABLE)
     new = table.drop(columns="price")[["id", *list(TABLE)[::-1]]]
     new.to_csv(tmp_path / "new.csv", index=False)
@@ -238,7 +250,7 @@ def test_a_file_is_scored_piece_by_piece_with_columns_to_keep(tmp_path: Path, mo
             written = read(tmp_path / target)
             assert count == N and written.column_names == ["id", "price_predicted"]
             assert written["id"].to_pylist() == list(range(N))
-            np.testing.assert_allclose(written["price_predicted"].to_numpy(), whole, rtol=1e-12)
+            np.testing.assert_allclose(written["price_predicted"].to_numpy(), whole, rtol=tolerance)
 
 
 def test_zones_of_time_stamps_and_gaps_of_stata_are_read_in_training_and_in_scoring(tmp_path: Path) -> None:
@@ -307,7 +319,9 @@ def test_a_table_may_have_private_columns_only() -> None:
 def test_private_dates_are_declared_by_dates_or_text() -> None:
     table = TABLE[["rooms"]].assign(born=pd.Timestamp("1970-01-01") + pd.to_timedelta(np.arange(N) * 20, unit="D"))
     fits = [
-        PrivateRegressor(4.0, label_bounds=(0, 400), private_columns={"born": bounds}, random_state=0).fit(table, LABEL)
+        PrivateRegressor(
+            4.0, label_bounds=(0, 400), private_columns={"born": bounds}, head="linear", random_state=0
+        ).fit(table, LABEL)
         for bounds in (
             ("1960-01-01", "2010-01-01"),
             (pd.Timestamp("1960-01-01"), pd.Timestamp("2010-01-01")),
