@@ -23,7 +23,8 @@ from conddp.features.feature_families import Relevance
 from conddp.heads import Additive, Head, Learned, Linear
 from conddp.heads.auto import LearnedOrAdditive
 from conddp.models.saving import load_model
-from conddp.newton.rounds import STEPS_PER_ROUND, WORK, count_directions, estimate_memory
+from conddp.newton.rounds import WORK
+from conddp.newton.rounds_setting import LENGTHS, count_directions, estimate_memory
 from conddp.newton.schedule import NewtonPlan
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.randomness import RandomSource
@@ -90,15 +91,15 @@ def test_the_releases_are_those_of_the_plan_and_cost_the_budget(head: Head) -> N
 
     def watch(progress: Progress) -> None:
         steps.append(progress.step)
-        assert progress.num_steps == 8 and np.isfinite(progress.parameters).all()
+        assert progress.num_steps == 9 and np.isfinite(progress.parameters).all()
 
     result = CondNewton(plan=plan).fit(records, USUAL, head=head, callback=watch)
-    assert steps == list(range(1, 9))
+    assert steps == list(range(1, 10))
     releases = result.transcript.releases
-    assert sum(each.count for each in releases) == 8
+    assert sum(each.count for each in releases) == 9
     assert result.transcript.mu == pytest.approx(result.settings["mu"], rel=1e-6)
-    assert len(result.settings["num_directions"]) == math.ceil(6 / STEPS_PER_ROUND)
-    assert len(result.diagnostics.steps) == 8
+    assert len(result.settings["num_directions"]) == len(LENGTHS)
+    assert len(result.diagnostics.steps) == 9
 
 
 def test_a_callback_can_stop_a_run_at_any_step() -> None:
@@ -310,11 +311,11 @@ def test_a_counter_sees_what_is_computed_between_steps_and_changes_nothing() -> 
     counted = CondNewton().fit(records, USUAL, head=Learned(width=30), random_source=source, callback=counter)
     plain = CondNewton().fit(records, USUAL, head=Learned(width=30), random_source=RandomSource.of(0))
     assert np.array_equal(counted.model.parameters, plain.model.parameters)
-    assert steps == [(step, 14) for step in range(1, 15)]
+    assert steps == [(step, 15) for step in range(1, 16)]
     done = [each[0] for each in work]
-    assert done == sorted(done) and 2 <= done[0] and done[-1] < 11
-    assert {int(each) for each in done} == {2, 6, 10}  # before every round
-    assert {each[1] for each in work} == {14} and {each[2] for each in work} == set(WORK)
+    assert done == sorted(done) and 2 <= done[0] and done[-1] < 15
+    assert {int(each) for each in done} == {2, 4, 6, 8, 10}  # before every round
+    assert {each[1] for each in work} == {15} and {each[2] for each in work} == set(WORK) - {"calibrating"}
 
 
 def test_curves_of_an_additive_model_add_up_to_its_predictions() -> None:
@@ -332,7 +333,8 @@ def test_curves_of_an_additive_model_add_up_to_its_predictions() -> None:
 def test_stopping_a_fit_after_its_last_release_changes_nothing(kind: type[Learned]) -> None:
     X = make_columns(1500)
     label = np.sin(2 * X[:, 0]) + np.cos(2 * X[:, 1]) if kind is Additive else np.tanh(2 * X[:, 0] * X[:, 1])
-    records = Records(PublicFeatures(X), None, Labels(np.clip(label, -3, 3), BOUNDS))
+    label = np.clip(label + 0.5 * np.random.default_rng(1).normal(size=1500), -3, 3)
+    records = Records(PublicFeatures(X), None, Labels(label, BOUNDS))
     settings: dict[str, Any] = {"head": LearnedOrAdditive(width=60), "random_source": RandomSource.of(0)}
     budget = PrivacyBudget(4.0, 1e-6)
     whole = CondNewton().fit(records, budget, **settings)

@@ -14,14 +14,14 @@ from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
 from conddp.data.memory import find_available_memory
 from conddp.data.parts import PublicFeatures
-from conddp.data.passes import list_blocks
 from conddp.data.records import Records
 from conddp.data.scaling import scale_bounds
 from conddp.data.stored_labels import open_labels
 from conddp.errors import SchemaError
 from conddp.features.additive_terms import AdditiveTerms
-from conddp.features.dictionary import MOST_FEATURES, Dictionary
+from conddp.features.dictionary import MOST_FEATURES
 from conddp.features.feature_families import Families
+from conddp.features.learned_function import LearnedFunction
 from conddp.features.whitening import WhitenedRows
 from conddp.heads import HEADS
 from conddp.models.diagnostics import Diagnostics
@@ -30,13 +30,8 @@ from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
 from conddp.newton.effects import Refit, estimate_effects
 from conddp.newton.parameter_posterior import ParameterPosterior
-from conddp.newton.rounds import (
-    MOST_SAMPLED,
-    RoundsResult,
-    RoundsSetting,
-    estimate_memory,
-    run_rounds,
-)
+from conddp.newton.rounds import RoundsResult, run_rounds
+from conddp.newton.rounds_setting import MOST_SAMPLED, RoundsSetting, estimate_memory
 from conddp.newton.run import run_newton
 from conddp.newton.schedule import NewtonPlan
 from conddp.privacy.accounting import calibrate_gaussian_mu
@@ -51,8 +46,7 @@ MOST_COLUMNS = 2000  # public columns, levels of categories included
 PUBLIC_FRACTION = 0.3  # of the budget for a function of public columns alone, if there are private ones
 BEFORE_STEP = 0.9  # of the time of a step that follows long computations: how much they take
 NUM_WATCHED = 1000  # public rows on which predictions of iterates are compared
-ROWS_AT_ONCE = 4096  # for which features are evaluated at once
-BRIEF_WIDTH, BRIEF_STEPS = 100, 12  # features, and steps of a round, of trials that are to be made briefly
+BRIEF_WIDTH, BRIEF_LENGTHS = 100, (1, 1)  # features, and lengths of rounds, of trials that are to be made briefly
 
 
 @dataclass(frozen=True)
@@ -72,7 +66,7 @@ class LearnedFit:
     private : array of shape (q,), optional
         Weights of private features.
     refit : Refit, optional
-        The linear fit to all columns, if some are private.
+        The linear fit to all columns, if some are private, or the calibration of an additive model.
     stopped : bool
         Whether a callback stopped the fit before its last release.
     """
@@ -103,19 +97,27 @@ class LearnedFit:
         mu = calibrate_gaussian_mu(task.budget.epsilon, task.budget.delta)
         fraction = PUBLIC_FRACTION if task.num_private else 1.0
         weights = weigh_records(task, num_directions=len(task.public.names) + task.num_private)
-        setting = RoundsSetting(task.public, families, mu * math.sqrt(fraction), plan, task.neighbouring, weights)
+        setting = RoundsSetting(
+            task.public,
+            families,
+            mu * math.sqrt(fraction),
+            plan,
+            task.neighbouring,
+            weights,
+            calibrated=not task.num_private,  # the linear fit that follows would be calibrated once more
+        )
         if task.shared is not None and task.shared.briefly:
             setting = replace(
                 setting,
                 families=replace(families, width=min(families.width, BRIEF_WIDTH)),
-                steps_per_round=BRIEF_STEPS,
+                lengths=BRIEF_LENGTHS,
                 most_directions=BRIEF_WIDTH,
             )
-        num_releases = len(plan.divide_budget(setting.num_records))
-        _check_size(task, setting, num_steps=num_releases - 2)
+        divided = setting.divided
+        _check_size(task, setting, num_rounds=len(divided.rounds))
         settings: dict[str, Any] = {
             **asdict(plan),
-            "num_steps": num_releases - 2,
+            "num_steps": divided.num_releases - 2,
             "mu": mu,
             "moment_fraction": (1 - fraction) * MOMENT_FRACTION,
             "public_fraction": fraction,
@@ -128,7 +130,7 @@ class LearnedFit:
             reason += "; noisy second moments of private columns"
         records = task.spend(reason, settings, event=make_gaussian_event(mu))
         label_range = scale_bounds(task.schema.label_bounds, center=True)
-        watch = _Watch(task.callback, num_releases * (2 if task.num_private else 1))
+        watch = _Watch(task.callback, divided.num_releases * (2 if task.num_private else 1))
         rounds = run_rounds(
             setting,
             open_labels(records.label, center=True),
@@ -139,8 +141,13 @@ class LearnedFit:
             watch_work=watch.show_work,
             num_watched=NUM_WATCHED,
         )
-        settings |= {"num_directions": list(rounds.num_directions), "num_features": rounds.dictionary.num_features}
+        settings |= {
+            "num_directions": list(rounds.num_directions),
+            "num_features": rounds.function.dictionary.num_features,
+        }
         private, refit = np.zeros(task.num_private) if task.num_private else None, None
+        if not task.num_private and rounds.function.is_sum:
+            rounds, refit = _straighten(rounds)
         if task.num_private and not watch.stopped:
             rounds, private, refit = _fit_all_columns(
                 task, records, rounds, setting, watch, mu=mu * math.sqrt(1 - fraction)
@@ -149,15 +156,11 @@ class LearnedFit:
 
     def predict(self, public_features: PublicFeatures) -> Vector:
         """Predictions without private columns, in units of the label range about its middle; not clamped."""
-        X, rounds = public_features.values, self.rounds
-        parts = [
-            rounds.dictionary.predict(X[span], rounds.weights) for span in list_blocks(len(X), block_size=ROWS_AT_ONCE)
-        ]
-        return rounds.constant + np.concatenate([np.empty(0), *parts])
+        return self.rounds.function.predict(public_features.values)
 
     def estimate_effects(self, model: FittedModel) -> Effects | None:
         """Estimate the effects of the columns, if the function is a sum of functions of single columns and pairs."""
-        if not self.rounds.dictionary.has_curves:
+        if not self.rounds.function.dictionary.has_curves:
             return None
         return _estimate_effects(self.setting, self.rounds, model, self.refit)
 
@@ -182,7 +185,7 @@ def fit_learned(task: Task, plan: NewtonPlan) -> FitResult:
             "head 'linear', or leave columns out."
         )
     fit = LearnedFit.release(task, plan, task.head.make_families())
-    head, parameters = task.head.export(fit.rounds.dictionary, fit.rounds.weights, fit.rounds.constant, fit.private)
+    head, parameters = task.head.export(fit.rounds.function, fit.private)
     task = replace(task, head=head, head_choice=task.head.explain(head, task.head_choice, stopped=fit.stopped))
     model = task.make_model(parameters)
     if type(head) is not type(fit.task.head):  # the releases decided on it
@@ -213,7 +216,7 @@ def fit_distilled(tasks: Sequence[Task], plan: NewtonPlan, *, width: int) -> lis
     ]
 
 
-def _check_size(task: Task, setting: RoundsSetting, *, num_steps: int) -> None:
+def _check_size(task: Task, setting: RoundsSetting, *, num_rounds: int) -> None:
     """Refuse dictionaries that are too large, and fits that do not fit into memory, before anything is spent."""
     n, d = len(task.public), len(task.public.names)
     number = setting.families.count_most(d)
@@ -222,7 +225,6 @@ def _check_size(task: Task, setting: RoundsSetting, *, num_steps: int) -> None:
             f"features are chosen from dictionaries of up to {MOST_FEATURES:,}, and {d:,} columns with "
             f"{task.head.describe()} make up to {number:,}. Choose a smaller width, or leave columns out."
         )
-    num_rounds = -(-num_steps // setting.steps_per_round)
     needed = estimate_memory(n, number, num_rounds, weighted=setting.weights is not None)
     available = find_available_memory()
     if needed > available:
@@ -232,13 +234,22 @@ def _check_size(task: Task, setting: RoundsSetting, *, num_steps: int) -> None:
         )
 
 
+def _straighten(rounds: RoundsResult) -> tuple[RoundsResult, Refit]:
+    """Apply a calibration that is a straight line to the weights of the features."""
+    function = rounds.function
+    root = np.zeros((function.dictionary.scales.num_columns + 1, 1))
+    root[-1] = function.calibration.slope_std
+    refit = Refit(*function.coefficients, function.calibration.slope, root)
+    return replace(rounds, function=function.straighten()), refit
+
+
 def _fit_all_columns(
     task: Task, records: Records, rounds: RoundsResult, setting: RoundsSetting, watch: "_Watch", *, mu: float
 ) -> tuple[RoundsResult, Vector, Refit]:
     """Fit the label by a linear function of public and private columns and of the predictions of the rounds."""
-    dictionary, X = rounds.dictionary, setting.public.values
-    z = dictionary.scales.standardize(X)
-    predicted = rounds.constant + dictionary.predict(X, rounds.weights)
+    function, X = rounds.function, setting.public.values
+    dictionary = function.dictionary
+    z, predicted = dictionary.scales.standardize(X), function.predict(X)
     columns = PublicFeatures.of_finite(
         np.column_stack([z, predicted]), [f"x{place}" for place in range(z.shape[1] + 1)]
     )
@@ -258,18 +269,14 @@ def _fit_all_columns(
     )
     weights = rows.matrix @ run.coefficients  # of standardised values, predictions, the constant and private columns
     d = z.shape[1]
-    with_linear = dictionary.add_linear(weights[:d])
-    features = np.concatenate([[1.0], weights[d] * rounds.weights])
-    constant = float(weights[d + 1] + weights[d] * rounds.constant)
     root = rows.matrix[: d + 1] * np.sqrt(run.posterior.variance)
-    refit = Refit(*_list_coefficients(dictionary, rounds.weights), float(weights[d]), root)
-    return replace(rounds, dictionary=with_linear, weights=features, constant=constant), weights[d + 2 :], refit
-
-
-def _list_coefficients(dictionary: Dictionary, weights: Vector) -> tuple[Vector, Vector]:
-    """Coefficients of standardised columns and of products, from the weights of the features of a dictionary."""
-    scaled, number = weights * dictionary.gains, dictionary.axes.shape[1]
-    return dictionary.axes @ scaled[:number], scaled[number:]
+    refit = Refit(*function.coefficients, float(weights[d]), root)
+    function = LearnedFunction(
+        dictionary.add_linear(weights[:d]),
+        np.concatenate([[1.0], weights[d] * function.weights]),
+        float(weights[d + 1] + weights[d] * function.constant),
+    )
+    return replace(rounds, function=function), weights[d + 2 :], refit
 
 
 def _estimate_effects(setting: RoundsSetting, rounds: RoundsResult, model: FittedModel, refit: Refit | None) -> Effects:
@@ -277,13 +284,13 @@ def _estimate_effects(setting: RoundsSetting, rounds: RoundsResult, model: Fitte
     public, bounds = setting.public, model.label_bounds
     sample = public.values[:: max(1, len(public) // MOST_SAMPLED)]
     terms = AdditiveTerms(
-        rounds.dictionary, public, sample, None if setting.weights is None else setting.weights.values
+        rounds.function.dictionary, public, sample, None if setting.weights is None else setting.weights.values
     )
     constant = bounds.width * float(model.layout.views(model.parameters[None])["constant"][0, 0])
     return estimate_effects(
         terms,
         ParameterPosterior.of(rounds.posterior),
-        *_list_coefficients(rounds.dictionary, rounds.weights),
+        *rounds.function.coefficients,
         constant=bounds.midpoint + constant,
         width=bounds.width,
         refit=refit,

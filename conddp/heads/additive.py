@@ -50,7 +50,8 @@ class Additive(Learned):
 
     def compute_curves(self, weights: Weights, columns: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
         """Evaluate the function of every column at given values, without the constant and without pairs."""
-        dictionary, features = self.make_dictionary(weights)
+        function = self.make_function(weights)
+        dictionary, features = function.dictionary, function.weights
         single = (dictionary.frequencies > 0).sum(axis=1) == 1
         curves = []
         for number, values in enumerate(columns):

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp.data.parts import PublicFeatures
-from conddp.features.dictionary import Dictionary
 from conddp.features.feature_families import Families
+from conddp.features.learned_function import LearnedFunction
 from conddp.heads.additive import Additive
 from conddp.heads.head import HEADS, Array, Circumstances, Head, Inputs, Layout, Linearity, Trace, Weights
 from conddp.heads.learned import Learned
@@ -34,12 +34,10 @@ class LearnedOrAdditive(Learned):
         """Return the families of features to choose from."""
         return replace(super().make_families(), simplify=True)
 
-    def export(
-        self, dictionary: Dictionary, weights: Vector, constant: float, private: Vector | None = None
-    ) -> tuple[Learned, Vector]:
+    def export(self, function: LearnedFunction, private: Vector | None = None) -> tuple[Learned, Vector]:
         """Return an additive head if the features are functions of single columns, and a learned one otherwise."""
-        kind = Additive if dictionary.find_additive().all() else Learned
-        return kind(self.width).export(dictionary, weights, constant, private)
+        kind = Additive if function.dictionary.find_additive().all() else Learned
+        return kind(self.width).export(function, private)
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 from conddp.data.parts import PublicFeatures
 from conddp.errors import SchemaError
 from conddp.features.conditioned_rows import ConditionedRows
-from conddp.features.dictionary import Dictionary
 from conddp.features.feature_families import Families
 from conddp.features.feature_map import FeatureMap
+from conddp.features.learned_function import LearnedFunction
 from conddp.features.scaled_rows import ScaledRows
 from conddp.heads.fused import ClippedRecords, FusedSum
 from conddp.registry import Registry
@@ -398,22 +398,14 @@ class Head(ABC):
         raise NotImplementedError(f"{type(self).__name__} does not learn its features.")
 
     def export(
-        self,
-        dictionary: Dictionary,
-        weights: NDArray[np.float64],
-        constant: float,
-        private: NDArray[np.float64] | None = None,
+        self, function: LearnedFunction, private: NDArray[np.float64] | None = None
     ) -> "tuple[Head, NDArray[np.float64]]":
-        """Return the head of a fitted model and its parameters, from a weighted sum of learned features.
+        """Return the head of a fitted model and its parameters, from a function with learned features.
 
         Parameters
         ----------
-        dictionary : Dictionary
-            Features.
-        weights : array of shape (M,)
-            Their weights.
-        constant : float
-            Constant term.
+        function : LearnedFunction
+            Function of the public columns.
         private : array of shape (q,), optional
             Weights of private features.
         """

@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conddp._validate import positive_integer
-from conddp.data.passes import list_blocks
+from conddp.features.calibration import Calibration
 from conddp.features.column_scales import LARGEST, ColumnScales
 from conddp.features.dictionary import FACTORS, MOST_FEATURES, Dictionary
 from conddp.features.feature_families import Families
+from conddp.features.learned_function import LearnedFunction
 from conddp.heads.head import HEADS, Array, Head, Inputs, Layout, Linearity, Trace, Weights
 from conddp.stored import require
 
@@ -18,7 +19,6 @@ __all__ = ["Learned"]
 
 Vector = NDArray[np.float64]
 
-ROWS_AT_ONCE = 4096  # for which features are evaluated at once
 HIGHEST_FREQUENCY = 1000  # of a cosine in a file; higher ones are damage
 LARGEST_WEIGHT = 1e15  # in a file, of what has no unit; sums of larger ones could overflow in float32
 
@@ -29,7 +29,8 @@ class Learned(Head):
 
     .. math:: f = a_0 + a^\top z + \sum_k s_k \prod_{c \le 3} \cos(\pi k_c u_c) + \sum_k w_k \cos(p_k^\top (z, v) + b_k)
 
-    The last projections have hinges, :math:`\max(p_k^\top (z, v) + b_k, 0)`, in place of cosines.
+    The last projections have hinges, :math:`\max(p_k^\top (z, v) + b_k, 0)`, in place of cosines. If f is calibrated,
+    predictions are :math:`a + b f + \sum_j c_j \max(f - t_j, 0)`.
 
     z are standardised values and u ranks of the public columns, and :math:`v = \sqrt{12}\,(u - 1/2)`. Which features
     there are is learned during the fit, from numbers that have been released
@@ -41,8 +42,8 @@ class Learned(Head):
     ----------
     width : int
         Approximate number of nonlinear features.
-    num_knots, num_products, num_projections, num_hinges : int
-        Sizes of a fitted model; 0 before. Hinges are the last projections.
+    num_knots, num_products, num_projections, num_hinges, num_bends : int
+        Sizes of a fitted model; 0 before. Hinges are the last projections, bends are those of the calibration.
     """
 
     summary: ClassVar[str] = r"$f = a^\top z + \sum_k s_k \prod_c \cos \pi k_c u_c + \sum_k w_k \cos(p_k^\top z + b_k)$"
@@ -54,10 +55,11 @@ class Learned(Head):
     num_products: int = field(default=0, repr=False)
     num_projections: int = field(default=0, repr=False)
     num_hinges: int = field(default=0, repr=False)
+    num_bends: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
         positive_integer(width=self.width)
-        for size in (self.num_knots, self.num_products, self.num_projections, self.num_hinges):
+        for size in (self.num_knots, self.num_products, self.num_projections, self.num_hinges, self.num_bends):
             if size != 0:
                 positive_integer(size=size)
 
@@ -101,25 +103,22 @@ class Learned(Head):
             "phases": (F,),
             "waves": (F,),
         }
+        if self.num_bends:
+            shapes |= {"line": (2,), "bends": (self.num_bends,), "changes": (self.num_bends,)}
         return Layout({**shapes, "private": (num_private,)} if num_private else shapes)
 
-    def export(
-        self, dictionary: Dictionary, weights: Vector, constant: float, private: Vector | None = None
-    ) -> "tuple[Learned, Vector]":
-        """Return this head with the sizes of a dictionary, and the parameters of a weighted sum of its features.
+    def export(self, function: LearnedFunction, private: Vector | None = None) -> "tuple[Learned, Vector]":
+        """Return this head with the sizes of a function, and the parameters of the function.
 
         Parameters
         ----------
-        dictionary : Dictionary
-            Features.
-        weights : array of shape (M,)
-            Their weights.
-        constant : float
-            Constant term.
+        function : LearnedFunction
+            Function of the public columns.
         private : array of shape (q,), optional
             Weights of private features.
         """
-        scales, scaled = dictionary.scales, weights * dictionary.gains
+        dictionary, line = function.dictionary, function.calibration
+        scales, scaled = dictionary.scales, function.weights * dictionary.gains
         L, P = dictionary.axes.shape[1], len(dictionary.places)
         head = replace(
             self,
@@ -127,9 +126,10 @@ class Learned(Head):
             num_products=P,
             num_projections=len(dictionary.phases),
             num_hinges=dictionary.num_hinges,
+            num_bends=len(line.bends),
         )
         values = {
-            "constant": np.array([constant - dictionary.means @ scaled]),
+            "constant": np.array([function.constant - dictionary.means @ scaled]),
             "linear": dictionary.axes @ scaled[:L],
             "center": scales.center,
             "factor": scales.factor,
@@ -141,6 +141,9 @@ class Learned(Head):
             "projections": dictionary.projections,
             "phases": dictionary.phases,
             "waves": scaled[L + P :],
+            "line": np.array([line.constant, line.slope]),
+            "bends": line.bends,
+            "changes": line.changes,
         }
         if private is not None:
             values["private"] = private
@@ -170,14 +173,26 @@ class Learned(Head):
         )
         require(_are_whole(places, d - 1), "a feature is of a column that the model does not have")
         require(_are_whole(given["frequencies"], HIGHEST_FREQUENCY), "a frequency is not a whole number of usual size")
-        without_unit = ("constant", "linear", "products", "projections", "phases", "waves", "private")
+        require(not (np.diff(given.get("bends", np.empty(0))) <= 0).any(), "bends of the calibration do not increase")
+        without_unit = (
+            "constant",
+            "linear",
+            "products",
+            "projections",
+            "phases",
+            "waves",
+            "private",
+            "line",
+            "bends",
+            "changes",
+        )
         require(
             all(_largest(given[name]) <= LARGEST_WEIGHT for name in without_unit if name in given),
             "a weight is not of a usual size",
         )
 
-    def make_dictionary(self, weights: Weights) -> tuple[Dictionary, Vector]:
-        """Return the dictionary of a fitted model, whose linear terms are one feature, and the weights of all."""
+    def make_function(self, weights: Weights) -> LearnedFunction:
+        """Return the function of the public columns; its linear terms are one feature."""
         given = {name: np.asarray(value[0]) for name, value in weights.items()}
         scales = ColumnScales(given["center"], given["factor"], given["knots"], given["ranks"])
         places, frequencies = given["places"].astype(np.intp), given["frequencies"].astype(np.intp)
@@ -196,14 +211,16 @@ class Learned(Head):
             ("all",),
             np.ones(1),
         )
-        return dictionary, np.concatenate([[1.0], given["products"], given["waves"]])
+        calibration = Calibration()
+        if self.num_bends:
+            constant, slope = given["line"].tolist()
+            calibration = Calibration(constant, slope, given["bends"], given["changes"])
+        features = np.concatenate([[1.0], given["products"], given["waves"]])
+        return LearnedFunction(dictionary, features, float(given["constant"][0]), calibration)
 
     def predict(self, weights: Weights, public: Array, private: Array | None) -> Array:
         """Compute predictions only, shape (1, n)."""
-        dictionary, features = self.make_dictionary(weights)
-        X = np.asarray(public)[:, :-1]
-        blocks = [dictionary.predict(X[part], features) for part in list_blocks(len(X), block_size=ROWS_AT_ONCE)]
-        predictions = np.concatenate([np.empty(0), *blocks]) + float(weights["constant"][0, 0])
+        predictions = self.make_function(weights).predict(np.asarray(public)[:, :-1])
         if private is not None:
             predictions = predictions + np.asarray(private) @ np.asarray(weights["private"][0])
         return predictions[None]

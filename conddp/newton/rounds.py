@@ -9,52 +9,50 @@ A run makes the releases of :mod:`conddp.newton.run`, in rounds of a few steps. 
 3. the directions in which the function is most uncertain are computed from public rows. Along these, and relative to
    the posterior mean, the steps of the round measure the labels.
 
-The result is the posterior mean given the releases of all rounds.
+The result is the posterior mean given the releases of all rounds. If labels are skewed, or if there is hardly any
+noise, a last release measures residuals without clamping along functions of this predictor, which is calibrated
+accordingly (:mod:`conddp.newton.calibration`). Otherwise, the last release is one more step.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from conddp.data.parts import PublicFeatures
 from conddp.data.passes import Sliceable, list_blocks, run_pass
 from conddp.data.threads import use_one_blas_thread
 from conddp.features.column_scales import ColumnScales
 from conddp.features.dictionary import PRECISION, Dictionary
-from conddp.features.feature_families import Families, Relevance
+from conddp.features.feature_families import Relevance
+from conddp.features.learned_function import LearnedFunction
 from conddp.features.public_rows import PublicRows
 from conddp.features.rounded_rows import RoundedRows
-from conddp.features.row_weights import RowWeights
 from conddp.features.whitening import WhitenedRows
 from conddp.losses import Loss
-from conddp.newton.measurements import MOST_KEPT, FunctionPosterior, Measurements, Overlap
+from conddp.newton.calibration import CalibrationQuery
+from conddp.newton.measurements import FunctionPosterior, Measurements, Overlap
 from conddp.newton.prior import VAGUE, GivenPrior
 from conddp.newton.release import ResidualQuery, StepEstimate, release_residuals
+from conddp.newton.rounds_setting import CELLS_IN_SINGLE, MOST_SAMPLED, RoundsSetting, count_directions
 from conddp.newton.run_state import RunState
-from conddp.newton.schedule import NARROWEST, NewtonPlan
-from conddp.privacy.neighbouring import Neighbouring
+from conddp.newton.schedule import HALF_RANGE, NARROWEST
 from conddp.privacy.release import Curator
 
 __all__ = [
-    "STEPS_PER_ROUND",
     "WORK",
     "RoundsResult",
-    "RoundsSetting",
-    "count_directions",
-    "estimate_memory",
     "run_rounds",
 ]
 
 Vector = NDArray[np.float64]
 
-STEPS_PER_ROUND = 4
-MOST_DIRECTIONS = 500  # of a round
-MOST_CELLS = 3e8  # of the directions of a round, which are kept in memory; earlier rounds may have twice as many
+SKEWED = 1.5  # standard deviations from the mean of the labels to the closer end of their range, at most
+MOST_NOISE = {True: 0.2, False: 0.02}  # of a calibration, relative to the residuals, if labels are skewed or not
+LONGEST_ROW = 3.0  # of a calibration, about
 ROWS_AT_ONCE = 1024  # whose directions are computed at once by a thread
 ROWS_BETWEEN_REPORTS = 65_536
 WORK = {  # before a round, and about which part of it begins and ends when
@@ -62,57 +60,12 @@ WORK = {  # before a round, and about which part of it begins and ends when
     "choosing features": (0.1, 0.75),
     "choosing directions": (0.75, 0.8),
     "computing directions": (0.8, 1.0),
+    "calibrating": (0.5, 1.0),
 }
-CELLS_IN_SINGLE = 2**22  # directions with more numbers are stored in float32
-MOST_SAMPLED = 20_000  # rows that features are scaled on
 MOST_GRADIENTS = 4_000  # rows whose gradients are averaged
-WORTH = 1.0  # evidence that interactions must have beyond that of none, to be kept in a model that may be simpler
+WORTH = 5.0  # evidence that interactions must have beyond that of none, to be kept in a model that may be simpler
 RIDGE = 0.01  # of the linear function that is closest to a predictor
-HALF_BOLD = 200.0  # mu times the number of records at which nonlinear features get a quarter of their usual variance
 SIGNAL = 0.6  # expected fraction of the variance of the labels that a function of the columns explains
-
-
-@dataclass(frozen=True)
-class RoundsSetting:
-    """Everything public that a run depends on.
-
-    Parameters
-    ----------
-    public : PublicFeatures
-        Public columns.
-    families : Families
-        Features to choose from.
-    mu : float
-        Sensitivity divided by standard deviation, for all releases together.
-    plan : NewtonPlan
-        Constants of the steps.
-    neighbouring : Neighbouring
-        Neighbouring relation for the sensitivities.
-    weights : RowWeights, optional
-        Units of the records and their weights.
-    steps_per_round, most_directions : int
-        Number of steps of a round, and the largest number of directions that it measures.
-    """
-
-    public: PublicFeatures
-    families: Families
-    mu: float
-    plan: NewtonPlan
-    neighbouring: Neighbouring = Neighbouring.REPLACE
-    weights: RowWeights | None = None
-    steps_per_round: int = STEPS_PER_ROUND
-    most_directions: int = MOST_DIRECTIONS
-
-    @property
-    def boldness(self) -> float:
-        """Factor of the prior variance of nonlinear features: curves that the noise would hide are not looked for."""
-        seen = self.mu * self.num_records
-        return (seen / (seen + HALF_BOLD)) ** 2
-
-    @property
-    def num_records(self) -> int:
-        """Number of records, each protected on its own, whose mean would need as much noise."""
-        return len(self.public) if self.weights is None else max(1, int(self.weights.noise_records))
 
 
 @dataclass(frozen=True)
@@ -121,12 +74,8 @@ class RoundsResult:
 
     Parameters
     ----------
-    dictionary : Dictionary
-        Features of the last round.
-    weights : array of shape (M,)
-        Weights of the features.
-    constant : float
-        Constant term.
+    function : LearnedFunction
+        Function of the public columns, with the features of the last round.
     components : mapping
         Estimated variances of predictions due to the components of the dictionary, by their name.
     residual_stds : tuple of float
@@ -139,9 +88,7 @@ class RoundsResult:
         Posterior of the weights, whose means they are.
     """
 
-    dictionary: Dictionary
-    weights: Vector
-    constant: float
+    function: LearnedFunction
     components: dict[str, float]
     residual_stds: tuple[float, ...]
     num_directions: tuple[int, ...]
@@ -209,28 +156,6 @@ def run_rounds(
     return _Rounds(setting, callback, num_watched, watch_work).run(ask)
 
 
-def count_directions(num_records: int, num_rounds: int) -> tuple[int, int]:
-    """Largest numbers of directions that a round measures, and that are kept for the next: both must fit into memory.
-
-    Examples
-    --------
-    >>> count_directions(20_000, 6), count_directions(1_000_000, 3), count_directions(100, 3)
-    ((500, 800), (300, 600), (25, 50))
-    """
-    at_most = min(MOST_DIRECTIONS, max(1, num_records // 4), max(1, int(MOST_CELLS / num_records)))
-    kept = min(MOST_KEPT, int(2 * MOST_CELLS / num_records), at_most * (num_rounds - 1))
-    return at_most, max(kept, min(1, num_rounds - 1))
-
-
-def estimate_memory(num_records: int, num_features: int, num_rounds: int, *, weighted: bool = False) -> float:
-    """Bytes that a run needs beside the table, from above: directions of all records, and products of features."""
-    at_most, kept = count_directions(num_records, num_rounds)
-    single = not weighted and num_records * (at_most + 2) >= CELLS_IN_SINGLE
-    by_record = (4 if single else 8) * (at_most + 2) + 4 * kept + 64
-    by_feature = 8 * 6 * num_features + 4 * min(num_records, MOST_SAMPLED) + 8 * (MOST_KEPT + MOST_DIRECTIONS)
-    return float(num_records * by_record + num_features * by_feature + 2e8)
-
-
 class _Rounds:
     """A run; sees released answers and public columns only."""
 
@@ -246,11 +171,8 @@ class _Rounds:
         self.weights = None if setting.weights is None else setting.weights.values
         self.sample = _sample(self.X, self.weights).astype(np.float64, copy=False)
         self.scales = ColumnScales.of(setting.public)
-        self.fractions = setting.plan.divide_budget(setting.num_records)
-        steps = self.fractions[2:]
-        size = setting.steps_per_round
-        self.rounds = [steps[start : start + size] for start in range(0, len(steps), size)]
-        at_most, kept = count_directions(len(self.X), len(self.rounds))
+        self.divided = setting.divided
+        at_most, kept = count_directions(len(self.X), len(self.divided.rounds))
         self.at_most = min(at_most, setting.most_directions)
         self.measurements = Measurements(np.empty((len(self.X), kept), dtype=np.float32))
         self.course: list[Vector] = []
@@ -260,8 +182,10 @@ class _Rounds:
     def run(self, ask: Ask) -> RoundsResult:
         """Make all releases and return the posterior mean."""
         state, relevance = self._open(ask), Relevance(np.ones(self.scales.num_columns))
-        signal = SIGNAL * state.scale.mean_square
-        for number, fractions in enumerate(self.rounds):
+        signal, rounds = SIGNAL * state.scale.mean_square, self.divided.rounds
+        margin = (HALF_RANGE - abs(state.running.opening.mean)) / state.scale.residual_std
+        is_calibrated = False
+        for number, fractions in enumerate(rounds):
             watch = partial(self._show, "choosing features")
             watch(0.0)
             with use_one_blas_thread():  # here and below: the same numbers with any number of threads
@@ -270,26 +194,31 @@ class _Rounds:
                 )
             overlap = Overlap.of(chosen, self.X, self.measurements, self.weights, watch=watch)
             dictionary = overlap.dictionary
-            if number + 1 == len(self.rounds):  # what has been measured is enough for the last posterior
+            if number + 1 == len(rounds):  # what has been measured is enough for the last posterior
                 self.measurements = self.measurements.leave_rows()
+                is_calibrated = self._is_worth_calibrating(state, is_skewed=margin < SKEWED)
+                if self.divided.last and not is_calibrated:
+                    fractions = [*fractions, self.divided.last]
             posterior = self._compute_posterior(overlap, signal, state)
             if not self.stopped:
-                overlap = self._measure(posterior, state, fractions, ask)
+                later = [each for other in rounds[number + 1 :] for each in other]
+                overlap = self._measure(posterior, state, fractions, later, ask)
                 posterior = self._compute_posterior(overlap, signal, state)
             if self.stopped:
                 break
-            if number + 1 < len(self.rounds):
+            if number + 1 < len(rounds):
                 relevance = self._learn_relevance(dictionary, posterior.weights)
-        if self.setting.families.simplify and len(self.course) == len(self.fractions):
+        if self.setting.families.simplify and len(self.course) >= self.divided.num_releases - is_calibrated:
             simple = self._compute_posterior(posterior.overlap.take(dictionary.find_additive()), signal, state)
             posterior = simple if simple.evidence > posterior.evidence - WORTH else posterior
+        function = LearnedFunction(posterior.overlap.dictionary, posterior.weights, float(state.coefficients[0]))
+        if is_calibrated and not self.stopped:
+            function = self._calibrate(function, state, ask)
         components: dict[str, float] = {}
         for name, variance in zip(dictionary.names, posterior.variances.tolist(), strict=True):
             components[name] = components.get(name, 0.0) + variance
         return RoundsResult(
-            posterior.overlap.dictionary,
-            posterior.weights,
-            float(state.coefficients[0]),
+            function,
             components,
             tuple(state.residual_stds),
             tuple(self.num_directions),
@@ -301,10 +230,11 @@ class _Rounds:
         """Release the mean and the spread of the labels."""
         rows = WhitenedRows(np.ones((len(self.X), 1)), np.ones(1), np.ones((1, 1)), True, self.setting.weights)
         setting = self.setting
-        state = RunState(rows, np.zeros(1), setting.mu, setting.neighbouring, setting.plan, self.fractions)
-        for number in range(2):
+        fractions = self.divided.opening
+        state = RunState(rows, np.zeros(1), setting.mu, setting.neighbouring, setting.plan, fractions)
+        for number, fraction in enumerate(fractions):
             if not self.stopped:
-                answer = ask(rows, state.coefficients, state.ask_opening(number), self.fractions[number])
+                answer = ask(rows, state.coefficients, state.ask_opening(number), fraction)
                 state.learn_opening(number, answer)
                 self._watch(state, np.full(min(self.num_watched, len(self.X)), state.coefficients[0]))
         return state
@@ -323,18 +253,24 @@ class _Rounds:
         index = np.linalg.solve(gram, z.T @ (predicted - predicted.mean()) / len(z))
         return Relevance.of(dictionary.compute_gradients(rows, weights), index)
 
-    def _measure(self, posterior: FunctionPosterior, state: RunState, fractions: list[float], ask: Ask) -> Overlap:
-        """Measure along the directions of largest posterior variance, and add what was released."""
+    def _measure(
+        self, posterior: FunctionPosterior, state: RunState, fractions: list[float], later: list[float], ask: Ask
+    ) -> Overlap:
+        """Measure along the directions of largest posterior variance, and add what was released.
+
+        Directions and clip norms are chosen as if the steps of later rounds measured the same directions, which is
+        about what they do.
+        """
         overlap, total = posterior.overlap, state.rows.total_weight
         self._show("choosing directions", 0.0)
         # Directions with less variance than the noise of a release along them alone are not worth asking for.
         noise_std = state.per_clip_norm * NARROWEST * state.scale.residual_std / self.setting.mu / total
-        least = noise_std**2 / sum(fractions)
+        least = noise_std**2 / (sum(fractions) + sum(later))
         matrix, variances = posterior.find_directions(at_most=self.at_most, least=least)
         rows = self._make_rows(overlap.dictionary, np.column_stack([matrix, posterior.weights]))
         start = np.zeros(rows.num_directions)
         start[-1] = 1.0  # the prediction so far, as a direction that is not asked about
-        state.go_on(rows, start, GivenPrior(np.concatenate([[1.0], variances, [0.0]]), True), fractions)
+        state.go_on(rows, start, GivenPrior(np.concatenate([[1.0], variances, [0.0]]), True), [*fractions, *later])
         for number, fraction in enumerate(fractions):
             query = state.ask_step(number)
             state.learn_step(query, ask(rows, state.coefficients, query, fraction))
@@ -362,6 +298,37 @@ class _Rounds:
             places=1 + asked,
         )
         return overlap.add(chosen, combined)
+
+    def _compute_unit_std(self, state: RunState) -> float:
+        """Noise of the last release in a mean over records to which each contributes at most one."""
+        weights = self.setting.weights
+        move = 1.0 if weights is None else weights.compute_move(1.0, 0.0)
+        return float(move / (self.setting.mu * math.sqrt(self.divided.last) * state.rows.total_weight))
+
+    def _is_worth_calibrating(self, state: RunState, *, is_skewed: bool) -> bool:
+        """Whether the last release should calibrate the predictor, by what has been released of the labels."""
+        if not self.divided.last:
+            return False
+        noise = LONGEST_ROW * self._compute_unit_std(state) / state.scale.residual_std
+        return noise < MOST_NOISE[is_skewed]
+
+    def _calibrate(self, function: LearnedFunction, state: RunState, ask: Ask) -> LearnedFunction:
+        """Measure the residuals of a function without clamping, and calibrate it. Curves are kept."""
+        self._show("calibrating", 0.0)
+        with use_one_blas_thread():
+            predicted = function.predict(self.X)
+        made = CalibrationQuery.choose(
+            predicted,
+            unit_std=self._compute_unit_std(state),
+            residual_std=state.scale.residual_std,
+            weights=self.setting.weights,
+            straight=function.dictionary.has_curves,
+        )
+        answer = ask(made.rows, made.coefficients, made.query, self.divided.last)
+        calibration = made.learn(answer, sampling_variance=state.scale.mean_square / state.sampling_records)
+        state.residual_stds.append(state.scale.residual_std)
+        self._watch(state, calibration.apply(predicted[: self.num_watched]))
+        return replace(function, calibration=calibration)
 
     def _make_rows(self, dictionary: Dictionary, matrix: Vector) -> WhitenedRows | RoundedRows:
         """Rows of the constant and of features times a matrix."""

@@ -1591,6 +1591,18 @@ MUTANTS = (
         "            ),\n            mu=",
     ),
     Mutant(
+        "learned: the budget of the calibration once more for a step",
+        "newton/rounds.py",
+        "if self.divided.last and not is_calibrated:",
+        "if self.divided.last:",
+    ),
+    Mutant(
+        "learned: a calibration whose residuals are clamped",
+        "newton/calibration.py",
+        "error, length\n    return best, longest",
+        "error, length\n    return best, 0.5 * longest",
+    ),
+    Mutant(
         "learned: the budget of public columns once more for private ones",
         "algorithms/learned_fit.py",
         "watch, mu=mu * math.sqrt(1 - fraction)\n",
@@ -1610,7 +1622,8 @@ MUTANTS = (
         "algorithms/learned_fit.py",
         "        return cls(task, settings, rounds, setting, private, refit, watch.stopped)\n",
         "        if task.head.linear_in.name == 'NOTHING':\n"
-        "            rounds = replace(rounds, constant=rounds.constant + 1e-4 * float(np.max(records.label.values)))\n"
+        "            constant = rounds.function.constant + 1e-4 * float(np.max(records.label.values))\n"
+        "            rounds = replace(rounds, function=replace(rounds.function, constant=constant))\n"
         "        return cls(task, settings, rounds, setting, private, refit, watch.stopped)\n",
     ),
     Mutant(

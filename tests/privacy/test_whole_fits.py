@@ -1,6 +1,7 @@
 """Every algorithm, attacked as a whole: one record is replaced while all released numbers stay the same."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from conddp.algorithms import (
 from conddp.algorithms.algorithm import Algorithm
 from conddp.auditing import Question, measure_move
 from conddp.data import BLOCK_SIZE, Labels, PublicFeatures, Records
+from conddp.data.units import Units
 from conddp.heads import MLP, Additive, FactorizationMachine, Head, Learned, Linear, Wide
 from conddp.heads.auto import LearnedOrAdditive
 from conddp.privacy import Neighbouring, PrivacyBudget
@@ -135,6 +137,26 @@ def test_the_same_for_learned_features_whose_directions_are_stored_in_float32(mo
         found = max(found, *measure_moves(questions, others))
         assert compute_parameter(questions, others) <= calibrate_gaussian_mu(2.0, 1e-4) * (1 + 1e-12)
     assert 0.9 < found <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("head", [Learned(width=40), Additive(width=40), MLP(hidden=(4,))], ids=repr)
+@pytest.mark.parametrize("kind", ["alone", "units", "weights"])
+def test_the_same_for_predictors_that_are_calibrated(kind: str, head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conddp.newton.rounds.MOST_NOISE", {True: math.inf, False: math.inf})
+    records, found, last = make_records(140, private=False), 0.0, 0.0
+    if kind == "units":
+        records = replace(records, units=Units(np.arange(140) // 3))
+    if kind == "weights":
+        records = replace(records, weights=np.random.default_rng(2).uniform(0.1, 1.0, size=140))
+    for position in (longest_row(records), 5, *range(0, 140, 20)):
+        one = replace_private_part(records, position, -4.0)
+        other = replace_private_part(records, position, 6.0)
+        questions, others = fit_both(CondNewton(width=30), one, other, BUDGET, head=head)
+        moves = measure_moves(questions, others)
+        found, last = max(found, *moves), max(last, moves[-1])
+        assert compute_parameter(questions, others) <= calibrate_gaussian_mu(2.0, 1e-4) * (1 + 1e-12)
+    assert found <= 1 + 1e-9
+    assert last > (0.3 if kind == "units" else 0.8)  # of the calibration alone
 
 
 WITH_CATEGORIES: dict[str, tuple[Algorithm, Head]] = {
