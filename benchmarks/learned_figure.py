@@ -22,12 +22,13 @@ from conddp.algorithms import learned_fit as fitting
 from conddp.features.feature_families import Relevance
 from conddp.heads import Head, Learned, Linear, Wide
 from conddp.newton import rounds as running
+from conddp.newton.rounds_setting import LENGTHS
 from conddp.planning.budgets import DELTA
 from conddp.privacy.randomness import RandomSource
 
 PAGE = Path(__file__).parents[1] / "docs" / "assets" / "learned_features.svg"
 NUM_RECORDS, NUM_SHOWN = 4_000, 1_000  # records, and those of which errors are shown
-OPENING = 2  # releases before the first round
+OPENING, NUM_STEPS = 2, 24  # releases before the first round, and steps of all rounds
 
 Vector = NDArray[np.float64]
 
@@ -102,10 +103,8 @@ def draw(course: Course) -> Figure:
     left.set_title("Relevance of the columns", fontsize=11, color=TEXT, loc="left", pad=6)
     releases = np.arange(1, len(course.errors) + 1)
     right.plot(releases, course.errors, color=COLOURS[0], linewidth=2)
-    for place in range(1, number):
-        right.axvline(
-            OPENING + (len(releases) - OPENING) / number * place + 0.5, color="#e3e3e3", linewidth=1, zorder=0
-        )
+    for place in np.cumsum(LENGTHS)[:-1] * NUM_STEPS / sum(LENGTHS):
+        right.axvline(OPENING + place + 0.5, color="#e3e3e3", linewidth=1, zorder=0)
     for (name, error), side in zip(course.others.items(), ("bottom", "top"), strict=True):
         right.axhline(error, color=FAINT, linewidth=1.2, linestyle=(0, (4, 2)))
         right.annotate(

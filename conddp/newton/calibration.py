@@ -23,13 +23,13 @@ from conddp.features.whitening import WhitenedRows
 from conddp.newton.release import ResidualQuery, StepEstimate
 from conddp.newton.schedule import allot_weights
 
-__all__ = ["CalibrationQuery"]
+__all__ = ["EXPECTED_STD", "CalibrationQuery"]
 
 Vector = NDArray[np.float64]
 
 QUANTILES = (0.05, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)  # of the predictions, where the slope may change
 SLOPE_STDS = np.array([0.03, 0.1, 0.3, 1.0])  # candidates for the standard deviation of slopes, equally likely
-EXPECTED_STD = 0.3  # of slopes, for the choice of directions
+EXPECTED_STD = 0.3  # of slopes, before they are measured
 CONSTANT_STD = 0.1  # of the constant, in standard deviations of the residuals
 LEAST_VARIANCE = 1e-9  # of a direction, relative to the first
 NUM_ADJUSTMENTS = 4  # of direction weights to the longest row, which depends on them

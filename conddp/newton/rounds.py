@@ -33,7 +33,7 @@ from conddp.features.public_rows import PublicRows
 from conddp.features.rounded_rows import RoundedRows
 from conddp.features.whitening import WhitenedRows
 from conddp.losses import Loss
-from conddp.newton.calibration import CalibrationQuery
+from conddp.newton.calibration import EXPECTED_STD, CalibrationQuery
 from conddp.newton.measurements import FunctionPosterior, Measurements, Overlap
 from conddp.newton.prior import VAGUE, GivenPrior
 from conddp.newton.release import ResidualQuery, StepEstimate, release_residuals
@@ -51,7 +51,8 @@ __all__ = [
 Vector = NDArray[np.float64]
 
 SKEWED = 1.5  # standard deviations from the mean of the labels to the closer end of their range, at most
-MOST_NOISE = {True: 0.2, False: 0.02}  # of a calibration, relative to the residuals, if labels are skewed or not
+LEAST_GAIN = 0.02  # expected from a calibration of skewed labels, relative to the variance of the residuals
+LITTLE_NOISE = 0.02  # standard deviations of the residuals, with which all labels are calibrated
 LONGEST_ROW = 3.0  # of a calibration, about
 ROWS_AT_ONCE = 1024  # whose directions are computed at once by a thread
 ROWS_BETWEEN_REPORTS = 65_536
@@ -196,10 +197,10 @@ class _Rounds:
             dictionary = overlap.dictionary
             if number + 1 == len(rounds):  # what has been measured is enough for the last posterior
                 self.measurements = self.measurements.leave_rows()
-                is_calibrated = self._is_worth_calibrating(state, is_skewed=margin < SKEWED)
-                if self.divided.last and not is_calibrated:
-                    fractions = [*fractions, self.divided.last]
             posterior = self._compute_posterior(overlap, signal, state)
+            if number + 1 == len(rounds) and self.divided.last:
+                is_calibrated = self._is_worth_calibrating(posterior, state, is_skewed=margin < SKEWED)
+                fractions = fractions if is_calibrated else [*fractions, self.divided.last]
             if not self.stopped:
                 later = [each for other in rounds[number + 1 :] for each in other]
                 overlap = self._measure(posterior, state, fractions, later, ask)
@@ -305,12 +306,12 @@ class _Rounds:
         move = 1.0 if weights is None else weights.compute_move(1.0, 0.0)
         return float(move / (self.setting.mu * math.sqrt(self.divided.last) * state.rows.total_weight))
 
-    def _is_worth_calibrating(self, state: RunState, *, is_skewed: bool) -> bool:
+    def _is_worth_calibrating(self, posterior: FunctionPosterior, state: RunState, *, is_skewed: bool) -> bool:
         """Whether the last release should calibrate the predictor, by what has been released of the labels."""
-        if not self.divided.last:
-            return False
-        noise = LONGEST_ROW * self._compute_unit_std(state) / state.scale.residual_std
-        return noise < MOST_NOISE[is_skewed]
+        noise_std, square = LONGEST_ROW * self._compute_unit_std(state), state.scale.mean_square
+        wrong = EXPECTED_STD**2 * float(posterior.weights @ posterior.overlap.gram @ posterior.weights)
+        gain = wrong**2 / max(wrong + noise_std**2, 1e-300)
+        return noise_std**2 < LITTLE_NOISE**2 * square or (is_skewed and gain > LEAST_GAIN * square)
 
     def _calibrate(self, function: LearnedFunction, state: RunState, ask: Ask) -> LearnedFunction:
         """Measure the residuals of a function without clamping, and calibrate it. Curves are kept."""

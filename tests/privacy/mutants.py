@@ -1593,8 +1593,8 @@ MUTANTS = (
     Mutant(
         "learned: the budget of the calibration once more for a step",
         "newton/rounds.py",
-        "if self.divided.last and not is_calibrated:",
-        "if self.divided.last:",
+        "fractions = fractions if is_calibrated else [*fractions, self.divided.last]",
+        "fractions = [*fractions, self.divided.last]",
     ),
     Mutant(
         "learned: a calibration whose residuals are clamped",

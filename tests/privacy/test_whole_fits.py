@@ -142,7 +142,7 @@ def test_the_same_for_learned_features_whose_directions_are_stored_in_float32(mo
 @pytest.mark.parametrize("head", [Learned(width=40), Additive(width=40), MLP(hidden=(4,))], ids=repr)
 @pytest.mark.parametrize("kind", ["alone", "units", "weights"])
 def test_the_same_for_predictors_that_are_calibrated(kind: str, head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conddp.newton.rounds.MOST_NOISE", {True: math.inf, False: math.inf})
+    monkeypatch.setattr("conddp.newton.rounds.LITTLE_NOISE", math.inf)
     records, found, last = make_records(140, private=False), 0.0, 0.0
     if kind == "units":
         records = replace(records, units=Units(np.arange(140) // 3))
