@@ -12,6 +12,7 @@ from conddp import CondNewton, PrivacyBudget
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PublicFeatures
 from conddp.data.records import Records
+from conddp.errors import SchemaError
 from conddp.features.calibration import Calibration
 from conddp.features.row_weights import RowWeights
 from conddp.heads import Additive, Learned
@@ -196,3 +197,37 @@ def test_a_calibration_is_continuous_and_linear_between_its_bends() -> None:
     between = np.linspace(-1, 1, 41)
     np.testing.assert_allclose(made.apply(between), np.interp(between, grid, heights), atol=1e-12)
     assert Calibration().is_identity and not made.is_identity
+
+
+def test_long_rows_are_not_calibrated_by_noise() -> None:
+    """Few large predictions have long rows, for which noise is large."""
+    rng = np.random.default_rng(1)
+    X = np.exp(1.5 * rng.normal(size=(1000, 4)))
+    label = np.clip(0.5 * X[:, 0] + 0.2 * X[:, 1] + rng.gamma(0.5, 2.0, size=1000), 0, 20)
+    records = Records(PublicFeatures(X), None, Labels(label, Bounds(0, 20)))
+    for seed in range(3):
+        result = CondNewton().fit(
+            records, PrivacyBudget(2.0, 1e-6), head=Learned(200), random_source=RandomSource.of(seed)
+        )
+        assert isinstance(result.model.head, Learned) and not result.model.head.num_bends
+
+
+def test_a_fit_stopped_before_its_calibration_has_decided_on_its_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conddp.newton.rounds.LITTLE_NOISE", math.inf)
+    X, label = make_skewed(1500)
+    records = Records(PublicFeatures(X), None, Labels(label, Bounds(0, 30)))
+    for last, told in ((1, False), (2, True)):
+        result = CondNewton().fit(
+            records,
+            PrivacyBudget(2.0, 1e-6),
+            head=LearnedOrAdditive(60),
+            callback=lambda at, last=last: at.step == at.num_steps - last,  # type: ignore[misc]
+        )
+        assert ("stopped before" in result.guarantee.choice) is told
+
+
+def test_an_additive_model_with_bends_is_refused() -> None:
+    head = Additive(num_knots=1, num_bends=1)
+    layout = head.layout(2, 0)
+    with pytest.raises(SchemaError, match="bends"):
+        head.check_weights(layout.views(np.zeros((1, layout.size))))

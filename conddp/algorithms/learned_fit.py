@@ -186,7 +186,9 @@ def fit_learned(task: Task, plan: NewtonPlan) -> FitResult:
         )
     fit = LearnedFit.release(task, plan, task.head.make_families())
     head, parameters = task.head.export(fit.rounds.function, fit.private)
-    task = replace(task, head=head, head_choice=task.head.explain(head, task.head_choice, stopped=fit.stopped))
+    task = replace(
+        task, head=head, head_choice=task.head.explain(head, task.head_choice, stopped=not fit.rounds.is_decided)
+    )
     model = task.make_model(parameters)
     if type(head) is not type(fit.task.head):  # the releases decided on it
         fit = replace(fit, settings={**fit.settings, "head": f"{HEADS.find_name(head)}, chosen by auto"})

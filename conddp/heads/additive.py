@@ -11,6 +11,7 @@ from conddp._validate import positive_integer
 from conddp.features.feature_families import Families
 from conddp.heads.head import HEADS, Weights
 from conddp.heads.learned import Learned
+from conddp.stored import require
 
 __all__ = ["Additive"]
 
@@ -47,6 +48,11 @@ class Additive(Learned):
     def make_families(self) -> Families:
         """Return the families of features to choose from."""
         return Families(self.width, interactions=False, pairs=self.pairs)
+
+    def check_weights(self, weights: Weights) -> None:
+        """Raise SchemaError for weights of a file that are not those of a sum of functions."""
+        super().check_weights(weights)
+        require(not self.num_bends, "the head is additive and has bends of a calibration")
 
     def compute_curves(self, weights: Weights, columns: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
         """Evaluate the function of every column at given values, without the constant and without pairs."""

@@ -120,6 +120,11 @@ class CalibrationQuery:
         )
 
     @property
+    def predictions(self) -> Vector:
+        """Predictions to calibrate, shape (n,)."""
+        return self.rows.values[:, -1]
+
+    @property
     def coefficients(self) -> Vector:
         """Coefficients of the rows that make the predictions."""
         coefficients = np.zeros(self.rows.num_directions)

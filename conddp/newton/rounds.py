@@ -52,8 +52,7 @@ Vector = NDArray[np.float64]
 
 SKEWED = 1.5  # standard deviations from the mean of the labels to the closer end of their range, at most
 LEAST_GAIN = 0.02  # expected from a calibration of skewed labels, relative to the variance of the residuals
-LITTLE_NOISE = 0.02  # standard deviations of the residuals, with which all labels are calibrated
-LONGEST_ROW = 3.0  # of a calibration, about
+MOST_NOISE, LITTLE_NOISE = 0.25, 0.03  # standard deviations of the residuals, with which these or all are calibrated
 ROWS_AT_ONCE = 1024  # whose directions are computed at once by a thread
 ROWS_BETWEEN_REPORTS = 65_536
 WORK = {  # before a round, and about which part of it begins and ends when
@@ -64,7 +63,7 @@ WORK = {  # before a round, and about which part of it begins and ends when
     "calibrating": (0.5, 1.0),
 }
 MOST_GRADIENTS = 4_000  # rows whose gradients are averaged
-WORTH = 5.0  # evidence that interactions must have beyond that of none, to be kept in a model that may be simpler
+WORTH = 10.0  # evidence that interactions must have beyond that of none, to be kept in a model that may be simpler
 RIDGE = 0.01  # of the linear function that is closest to a predictor
 SIGNAL = 0.6  # expected fraction of the variance of the labels that a function of the columns explains
 
@@ -87,6 +86,8 @@ class RoundsResult:
         Predictions for the first rows after each release.
     posterior : FunctionPosterior
         Posterior of the weights, whose means they are.
+    is_decided : bool
+        Whether the run was not stopped before the releases could decide on interactions.
     """
 
     function: LearnedFunction
@@ -95,6 +96,7 @@ class RoundsResult:
     num_directions: tuple[int, ...]
     course: tuple[Vector, ...]
     posterior: FunctionPosterior
+    is_decided: bool
 
 
 Watcher = Callable[[int, Vector], bool | None]  # called with the number of a release and the coefficients
@@ -209,10 +211,11 @@ class _Rounds:
                 break
             if number + 1 < len(rounds):
                 relevance = self._learn_relevance(dictionary, posterior.weights)
-        if self.setting.families.simplify and len(self.course) >= self.divided.num_releases - is_calibrated:
+        is_decided = len(self.course) >= self.divided.num_releases - is_calibrated
+        if self.setting.families.simplify and is_decided:
             simple = self._compute_posterior(posterior.overlap.take(dictionary.find_additive()), signal, state)
             posterior = simple if simple.evidence > posterior.evidence - WORTH else posterior
-        function = LearnedFunction(posterior.overlap.dictionary, posterior.weights, float(state.coefficients[0]))
+        function = self._make_function(posterior, state)
         if is_calibrated and not self.stopped:
             function = self._calibrate(function, state, ask)
         components: dict[str, float] = {}
@@ -225,6 +228,7 @@ class _Rounds:
             tuple(self.num_directions),
             tuple(self.course),
             posterior,
+            is_decided,
         )
 
     def _open(self, ask: Ask) -> RunState:
@@ -300,36 +304,44 @@ class _Rounds:
         )
         return overlap.add(chosen, combined)
 
+    def _is_worth_calibrating(self, posterior: FunctionPosterior, state: RunState, *, is_skewed: bool) -> bool:
+        """Whether the last release should calibrate the predictor, by what has been released of the labels."""
+        made = self._plan_calibration(self._make_function(posterior, state), state)
+        noise_std, residual_std = made.query.clip_norm * self._compute_unit_std(state), state.scale.residual_std
+        wrong = EXPECTED_STD**2 * float(posterior.weights @ posterior.overlap.gram @ posterior.weights)
+        gain = wrong**2 / max(wrong + noise_std**2, 1e-300)
+        most = MOST_NOISE if is_skewed and gain > LEAST_GAIN * residual_std**2 else LITTLE_NOISE
+        return noise_std < most * residual_std
+
+    def _calibrate(self, function: LearnedFunction, state: RunState, ask: Ask) -> LearnedFunction:
+        """Measure the residuals of a function without clamping, and calibrate it. Curves are kept."""
+        self._show("calibrating", 0.0)
+        made = self._plan_calibration(function, state)
+        answer = ask(made.rows, made.coefficients, made.query, self.divided.last)
+        calibration = made.learn(answer, sampling_variance=state.scale.mean_square / state.sampling_records)
+        state.residual_stds.append(state.scale.residual_std)
+        self._watch(state, calibration.apply(made.predictions[: self.num_watched]))
+        return replace(function, calibration=calibration)
+
     def _compute_unit_std(self, state: RunState) -> float:
         """Noise of the last release in a mean over records to which each contributes at most one."""
         weights = self.setting.weights
         move = 1.0 if weights is None else weights.compute_move(1.0, 0.0)
         return float(move / (self.setting.mu * math.sqrt(self.divided.last) * state.rows.total_weight))
 
-    def _is_worth_calibrating(self, posterior: FunctionPosterior, state: RunState, *, is_skewed: bool) -> bool:
-        """Whether the last release should calibrate the predictor, by what has been released of the labels."""
-        noise_std, square = LONGEST_ROW * self._compute_unit_std(state), state.scale.mean_square
-        wrong = EXPECTED_STD**2 * float(posterior.weights @ posterior.overlap.gram @ posterior.weights)
-        gain = wrong**2 / max(wrong + noise_std**2, 1e-300)
-        return noise_std**2 < LITTLE_NOISE**2 * square or (is_skewed and gain > LEAST_GAIN * square)
-
-    def _calibrate(self, function: LearnedFunction, state: RunState, ask: Ask) -> LearnedFunction:
-        """Measure the residuals of a function without clamping, and calibrate it. Curves are kept."""
-        self._show("calibrating", 0.0)
-        with use_one_blas_thread():
-            predicted = function.predict(self.X)
-        made = CalibrationQuery.choose(
-            predicted,
+    @use_one_blas_thread()
+    def _plan_calibration(self, function: LearnedFunction, state: RunState) -> CalibrationQuery:
+        return CalibrationQuery.choose(
+            function.predict(self.X),
             unit_std=self._compute_unit_std(state),
             residual_std=state.scale.residual_std,
             weights=self.setting.weights,
             straight=function.dictionary.has_curves,
         )
-        answer = ask(made.rows, made.coefficients, made.query, self.divided.last)
-        calibration = made.learn(answer, sampling_variance=state.scale.mean_square / state.sampling_records)
-        state.residual_stds.append(state.scale.residual_std)
-        self._watch(state, calibration.apply(predicted[: self.num_watched]))
-        return replace(function, calibration=calibration)
+
+    @staticmethod
+    def _make_function(posterior: FunctionPosterior, state: RunState) -> LearnedFunction:
+        return LearnedFunction(posterior.overlap.dictionary, posterior.weights, float(state.coefficients[0]))
 
     def _make_rows(self, dictionary: Dictionary, matrix: Vector) -> WhitenedRows | RoundedRows:
         """Rows of the constant and of features times a matrix."""

@@ -12,6 +12,7 @@ from conddp.privacy.neighbouring import Neighbouring
 
 __all__ = [
     "CELLS_IN_SINGLE",
+    "FEW_LENGTHS",
     "LENGTHS",
     "MOST_SAMPLED",
     "DividedBudget",
@@ -20,7 +21,8 @@ __all__ = [
     "estimate_memory",
 ]
 
-LENGTHS = (1, 1, 1, 1, 2)  # of the rounds, relative to each other
+LENGTHS, FEW_LENGTHS = (1, 1, 1, 1, 2), (1, 1, 1)  # of rounds of many or few steps, relative to each other
+FEW_STEPS = 20
 LAST_FRACTION = 0.1  # of the budget of the steps, for the last release
 MOST_DIRECTIONS = 500  # of a round
 MOST_CELLS = 3e8  # of the directions of a round, which are kept in memory; earlier rounds may have twice as many
@@ -47,7 +49,7 @@ class RoundsSetting:
         Neighbouring relation for the sensitivities.
     weights : RowWeights, optional
         Units of the records and their weights.
-    lengths : tuple of int
+    lengths : tuple of int, optional
         Numbers of steps of the rounds, relative to each other.
     most_directions : int
         Largest number of directions that a round measures.
@@ -61,7 +63,7 @@ class RoundsSetting:
     plan: NewtonPlan
     neighbouring: Neighbouring = Neighbouring.REPLACE
     weights: RowWeights | None = None
-    lengths: tuple[int, ...] = LENGTHS
+    lengths: tuple[int, ...] | None = None
     most_directions: int = MOST_DIRECTIONS
     calibrated: bool = True
 
@@ -82,7 +84,8 @@ class RoundsSetting:
         mean, spread, *steps = self.plan.divide_budget(self.num_records)
         last = LAST_FRACTION * sum(steps) if self.calibrated else 0.0
         steps = [each * (1 - LAST_FRACTION) for each in steps] if self.calibrated else steps
-        ends = [round(len(steps) * each / sum(self.lengths)) for each in accumulate(self.lengths)]
+        lengths = self.lengths or (FEW_LENGTHS if len(steps) < FEW_STEPS else LENGTHS)
+        ends = [round(len(steps) * each / sum(lengths)) for each in accumulate(lengths)]
         rounds = [steps[start:end] for start, end in pairwise([0, *ends]) if start < end]
         return DividedBudget((mean, spread), rounds, last)
 
