@@ -1,6 +1,7 @@
 """Calibration of a predictor along its own predictions."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,9 +78,9 @@ def test_without_noise_it_is_least_squares_on_the_prediction_and_its_hinges(rng:
     made = CalibrationQuery.choose(predictions, unit_std=TINY, residual_std=0.05)
     curator = SilentCurator(rng, num_records=len(predictions))
     found = made.learn(ask(made, label, mu=1e9, curator=curator), sampling_variance=0.0)
-    hinges = np.maximum(predictions[:, None] - found.bends, 0.0)
-    terms = np.column_stack([np.ones_like(predictions), predictions, hinges])
-    expected = terms @ np.linalg.lstsq(terms, label, rcond=None)[0]
+    within = np.clip(predictions, found.low, found.high)
+    terms = np.column_stack([np.ones_like(within), within, np.maximum(within[:, None] - found.bends, 0.0)])
+    expected = predictions + terms @ np.linalg.lstsq(terms, label - predictions, rcond=None)[0]
     np.testing.assert_allclose(found.apply(predictions), expected, atol=1e-6)
     assert found.slope_std < 1e-6
 
@@ -91,7 +92,8 @@ def test_it_is_the_posterior_mean_of_a_mixture_of_normal_priors(rng: np.random.G
     answer = ask(made, label, mu=1.0, curator=Curator(rng, num_records=400))
     found = made.learn(answer, sampling_variance=1e-6)
     asked = np.isfinite(answer.noise_variance)
-    terms = np.column_stack([np.ones(400), predictions, np.maximum(predictions[:, None] - made.bends, 0.0)])
+    within = np.clip(predictions, *made.span)
+    terms = np.column_stack([np.ones(400), within, np.maximum(within[:, None] - made.bends, 0.0)])
     terms[:, 1:] -= terms[:, 1:].mean(axis=0)
     design = made.rows.values[:, asked].T @ terms / 400
     noise = np.diag(answer.noise_variance[asked] + 1e-6)
@@ -144,11 +146,11 @@ def test_means_of_skewed_labels_are_right_at_all_predictions(head: Learned, monk
         large = predictions > np.quantile(predictions, 0.9)
         ratios.append(label[large].mean() / predictions[large].mean())
         assert sum(each.count for each in result.transcript.releases) == 27
-    assert ratios[0] > 1.1 and 0.95 < ratios[1] < 1 + 0.6 * (ratios[0] - 1)
+    assert ratios[0] > 1.1 and 0.9 < ratios[1] < 1 + 0.6 * (ratios[0] - 1)
 
 
 def test_only_skewed_labels_are_calibrated_unless_there_is_hardly_any_noise() -> None:
-    X, skewed = make_skewed(4000, shape=2.0)
+    X, skewed = make_skewed(4000, shape=1.0)
     even = np.clip(15 + X[:, 0] + np.random.default_rng(1).normal(size=4000), 0, 30)
     for label, epsilon, expected in ((skewed, 4.0, True), (even, 4.0, False), (skewed, 0.1, False), (even, 1e3, True)):
         records = Records(PublicFeatures(X), None, Labels(label, Bounds(0, 30)))
@@ -197,6 +199,8 @@ def test_a_calibration_is_continuous_and_linear_between_its_bends() -> None:
     between = np.linspace(-1, 1, 41)
     np.testing.assert_allclose(made.apply(between), np.interp(between, grid, heights), atol=1e-12)
     assert Calibration().is_identity and not made.is_identity
+    ended = replace(made, low=-0.5, high=0.4)  # predictions farther out are moved as far as at the ends
+    np.testing.assert_allclose(ended.apply(np.array([-0.9, 0.7])), made.apply(np.array([-0.5, 0.4])) + [-0.4, 0.3])
 
 
 def test_long_rows_are_not_calibrated_by_noise() -> None:

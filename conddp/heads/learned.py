@@ -30,7 +30,8 @@ class Learned(Head):
     .. math:: f = a_0 + a^\top z + \sum_k s_k \prod_{c \le 3} \cos(\pi k_c u_c) + \sum_k w_k \cos(p_k^\top (z, v) + b_k)
 
     The last projections have hinges, :math:`\max(p_k^\top (z, v) + b_k, 0)`, in place of cosines. If f is calibrated,
-    predictions are :math:`a + b f + \sum_j c_j \max(f - t_j, 0)`.
+    predictions are :math:`a + b f + \sum_j c_j \max(f - t_j, 0)` for f in a range. Outside, they are moved as far as
+    at its ends.
 
     z are standardised values and u ranks of the public columns, and :math:`v = \sqrt{12}\,(u - 1/2)`. Which features
     there are is learned during the fit, from numbers that have been released
@@ -104,7 +105,7 @@ class Learned(Head):
             "waves": (F,),
         }
         if self.num_bends:
-            shapes |= {"line": (2,), "bends": (self.num_bends,), "changes": (self.num_bends,)}
+            shapes |= {"line": (4,), "bends": (self.num_bends,), "changes": (self.num_bends,)}
         return Layout({**shapes, "private": (num_private,)} if num_private else shapes)
 
     def export(self, function: LearnedFunction, private: Vector | None = None) -> "tuple[Learned, Vector]":
@@ -141,7 +142,7 @@ class Learned(Head):
             "projections": dictionary.projections,
             "phases": dictionary.phases,
             "waves": scaled[L + P :],
-            "line": np.array([line.constant, line.slope]),
+            "line": np.array([line.constant, line.slope, line.low, line.high]),
             "bends": line.bends,
             "changes": line.changes,
         }
@@ -173,7 +174,9 @@ class Learned(Head):
         )
         require(_are_whole(places, d - 1), "a feature is of a column that the model does not have")
         require(_are_whole(given["frequencies"], HIGHEST_FREQUENCY), "a frequency is not a whole number of usual size")
-        require(not (np.diff(given.get("bends", np.empty(0))) <= 0).any(), "bends of the calibration do not increase")
+        if self.num_bends:
+            places = np.concatenate([given["line"][2:3], given["bends"], given["line"][3:]])
+            require(not (np.diff(places) <= 0).any(), "the ends and bends of the calibration do not increase")
         without_unit = (
             "constant",
             "linear",
@@ -213,8 +216,8 @@ class Learned(Head):
         )
         calibration = Calibration()
         if self.num_bends:
-            constant, slope = given["line"].tolist()
-            calibration = Calibration(constant, slope, given["bends"], given["changes"])
+            constant, slope, low, high = given["line"].tolist()
+            calibration = Calibration(constant, slope, given["bends"], given["changes"], low, high)
         features = np.concatenate([[1.0], given["products"], given["waves"]])
         return LearnedFunction(dictionary, features, float(given["constant"][0]), calibration)
 

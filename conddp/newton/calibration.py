@@ -6,6 +6,9 @@ predictions p: the constant, p itself, and hinges :math:`\max(p - t_j, 0)`. The 
 
 .. math:: h(p) = a + b\,p + \sum_j b_j \max(p - t_j, 0)
 
+Predictions beyond their outer quantiles, or beyond the range of labels, are moved as far as at these ends: noise grows
+with the longest row, and the predictions farthest out have the longest rows by far.
+
 The slope and its changes are normal a priori, about a slope of one, with a standard deviation that is averaged over
 candidates by their evidence. Where noise hides the residuals, h stays close to the identity.
 """
@@ -27,7 +30,9 @@ __all__ = ["EXPECTED_STD", "CalibrationQuery"]
 
 Vector = NDArray[np.float64]
 
-QUANTILES = (0.05, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)  # of the predictions, where the slope may change
+QUANTILES = (0.05, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99)  # of the predictions, where the slope may change
+OUTERMOST = 0.005, 0.995  # quantiles between which predictions are calibrated
+HALF_RANGE = 0.5  # of the labels
 SLOPE_STDS = np.array([0.03, 0.1, 0.3, 1.0])  # candidates for the standard deviation of slopes, equally likely
 EXPECTED_STD = 0.3  # of slopes, before they are measured
 CONSTANT_STD = 0.1  # of the constant, in standard deviations of the residuals
@@ -50,6 +55,8 @@ class CalibrationQuery:
         Clip norm and direction weights. No residual of a prediction within the range of labels is clamped.
     bends : array of shape (m,)
         Predictions at which the slope may change.
+    span : (low, high)
+        Predictions between which it is asked.
     matrix : array of shape (1 + m, k)
         Matrix that converts the prediction and hinges to directions.
     means : array of shape (1 + m,)
@@ -61,6 +68,7 @@ class CalibrationQuery:
     rows: WhitenedRows
     query: ResidualQuery
     bends: Vector
+    span: tuple[float, float]
     matrix: Vector
     means: Vector
     variances: Vector
@@ -91,11 +99,13 @@ class CalibrationQuery:
             Whether the result must be a straight line.
         """
         n, sizes = len(predictions), None if weights is None else weights.values
-        bends = np.empty(0)
+        bends, low, high = np.empty(0), -math.inf, math.inf
         if not straight:
+            low, high = np.clip(np.quantile(predictions, OUTERMOST), -HALF_RANGE, HALF_RANGE).tolist()
             bends = np.unique(np.quantile(predictions, QUANTILES))
-            bends = bends[(bends > predictions.min()) & (bends < predictions.max())]
-        terms = bend(predictions, bends)
+            bends = bends[(bends > low) & (bends < high)]
+            low, high = (low, high) if len(bends) else (-math.inf, math.inf)
+        terms = bend(np.clip(predictions, low, high), bends)
         means = np.average(terms, axis=0, weights=sizes)
         terms -= means
         gram = (terms.T if sizes is None else terms.T * sizes) @ terms / (n if sizes is None else sizes.sum())
@@ -114,6 +124,7 @@ class CalibrationQuery:
             rows,
             ResidualQuery(longest, np.append(asked, 0.0), residual_std, 1.0, 0.0),
             bends,
+            (low, high),
             matrix,
             means,
             variances,
@@ -157,7 +168,8 @@ class CalibrationQuery:
         mean = probabilities @ changes
         spread = probabilities @ (remaining[:, 1:] @ first**2 + (changes[:, 0] - mean[0]) ** 2)
         constant = float(probabilities @ found[:, 0] - self.means @ mean)
-        return Calibration(constant, float(1.0 + mean[0]), self.bends, mean[1:], math.sqrt(max(float(spread), 0.0)))
+        slope_std = math.sqrt(max(float(spread), 0.0))
+        return Calibration(constant, float(1.0 + mean[0]), self.bends, mean[1:], *self.span, slope_std)
 
 
 def _allot(directions: Vector, variances: Vector, unit_std: float) -> tuple[Vector, float]:

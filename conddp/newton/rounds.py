@@ -50,9 +50,9 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 
-SKEWED = 1.5  # standard deviations from the mean of the labels to the closer end of their range, at most
-LEAST_GAIN = 0.02  # expected from a calibration of skewed labels, relative to the variance of the residuals
-MOST_NOISE, LITTLE_NOISE = 0.25, 0.03  # standard deviations of the residuals, with which these or all are calibrated
+SKEWED = 0.7  # standard deviations from the mean of the labels to the closer end of their range, at most
+LEAST_GAIN = 0.03  # expected from a calibration of skewed labels, relative to the variance of the residuals
+MOST_NOISE, LITTLE_NOISE = 0.45, 0.03  # standard deviations of the residuals, with which these or all are calibrated
 ROWS_AT_ONCE = 1024  # whose directions are computed at once by a thread
 ROWS_BETWEEN_REPORTS = 65_536
 WORK = {  # before a round, and about which part of it begins and ends when
