@@ -50,11 +50,11 @@ def ask(made: CalibrationQuery, label: Vector, *, mu: float, curator: Curator) -
     )
 
 
-def make_skewed(n: int, *, shape: float = 0.3, seed: int = 0) -> tuple[Vector, Vector]:
+def make_skewed(n: int) -> tuple[Vector, Vector]:
     """Columns, and labels whose spread grows with their mean: a few are far larger than the others."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 3))
-    return X, np.clip(np.exp(0.8 * X[:, 0] + 0.3 * X[:, 1]) * rng.gamma(shape, 1 / shape, size=n), 0, 30)
+    return X, np.clip(np.exp(0.8 * X[:, 0] + 0.3 * X[:, 1]) * rng.gamma(0.3, 3.3, size=n), 0, 30)
 
 
 def test_directions_are_orthonormal_and_no_residual_within_the_range_is_clamped(rng: np.random.Generator) -> None:
@@ -150,11 +150,13 @@ def test_means_of_skewed_labels_are_right_at_all_predictions(head: Learned, monk
 
 
 def test_only_skewed_labels_are_calibrated_unless_there_is_hardly_any_noise() -> None:
-    X, skewed = make_skewed(4000, shape=1.0)
+    X = make_skewed(4000)[0]
+    skewed = np.clip(np.exp(1.2 * X[:, 0]) * np.random.default_rng(1).gamma(5.0, 0.2, size=4000), 0, 30)
     even = np.clip(15 + X[:, 0] + np.random.default_rng(1).normal(size=4000), 0, 30)
     for label, epsilon, expected in ((skewed, 4.0, True), (even, 4.0, False), (skewed, 0.1, False), (even, 1e3, True)):
         records = Records(PublicFeatures(X), None, Labels(label, Bounds(0, 30)))
-        result = CondNewton().fit(records, PrivacyBudget(epsilon, 1e-6), head=Learned(width=40))
+        budget, source = PrivacyBudget(epsilon, 1e-6), RandomSource.of(0)
+        result = CondNewton().fit(records, budget, head=Learned(width=40), random_source=source)
         assert isinstance(result.model.head, Learned)
         assert (result.model.head.num_bends > 0) is expected
 
@@ -225,6 +227,7 @@ def test_a_fit_stopped_before_its_calibration_has_decided_on_its_form(monkeypatc
             records,
             PrivacyBudget(2.0, 1e-6),
             head=LearnedOrAdditive(60),
+            random_source=RandomSource.of(0),
             callback=lambda at, last=last: at.step == at.num_steps - last,  # type: ignore[misc]
         )
         assert ("stopped before" in result.guarantee.choice) is told
