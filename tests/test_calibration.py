@@ -151,9 +151,9 @@ def test_means_of_skewed_labels_are_right_at_all_predictions(head: Learned, monk
 
 def test_only_skewed_labels_are_calibrated_unless_there_is_hardly_any_noise() -> None:
     X = make_skewed(4000)[0]
-    skewed = np.clip(np.exp(1.2 * X[:, 0]) * np.random.default_rng(1).gamma(5.0, 0.2, size=4000), 0, 30)
+    skewed = np.clip(np.exp(2 * X[:, 0] - 1) * np.random.default_rng(1).gamma(5.0, 0.2, size=4000), 0, 30)
     even = np.clip(15 + X[:, 0] + np.random.default_rng(1).normal(size=4000), 0, 30)
-    for label, epsilon, expected in ((skewed, 4.0, True), (even, 4.0, False), (skewed, 0.1, False), (even, 1e3, True)):
+    for label, epsilon, expected in ((skewed, 6.0, True), (even, 6.0, False), (skewed, 0.1, False), (even, 1e3, True)):
         records = Records(PublicFeatures(X), None, Labels(label, Bounds(0, 30)))
         budget, source = PrivacyBudget(epsilon, 1e-6), RandomSource.of(0)
         result = CondNewton().fit(records, budget, head=Learned(width=40), random_source=source)
