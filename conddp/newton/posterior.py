@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from conddp.newton.prior import VAGUE, Posterior, SignalPrior
 
-__all__ = ["ResidualScale", "RunningMean", "RunningPosterior", "UnclampedMean"]
+__all__ = ["Measurement", "ResidualScale", "RunningMean", "RunningPosterior", "UnclampedMean"]
 
 Vector = NDArray[np.float64]
 
@@ -107,11 +107,35 @@ class UnclampedMean:
         self.mean += weight * (estimate - self.mean)
         self.variance = weight * noise_variance
 
-    def join(self, clamped: float, noise_variance: float, mean_square: float) -> tuple[float, float]:
-        """Combine this mean with the constant of the clamped steps; return the constant and its error variance."""
-        noise_variance += SKEW**2 * mean_square
-        weight = self.variance / (self.variance + noise_variance)
-        return self.mean + weight * (clamped - self.mean), weight * noise_variance
+    def join(self, clamped: float, noise_variance: float, mean_square: float) -> tuple[float, float, float]:
+        """Combine this mean with the constant of the clamped steps.
+
+        Returns the constant, the variance of its noise, and the mean square of its bias.
+        """
+        bias_variance = SKEW**2 * mean_square
+        error_variance = noise_variance + bias_variance
+        weight = self.variance / (self.variance + error_variance)  # of the clamped steps
+        bias_variance *= weight**2
+        return self.mean + weight * (clamped - self.mean), weight * error_variance - bias_variance, bias_variance
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What the releases say about every coefficient, before shrinkage. Everything is relative to the start of the run.
+
+    Parameters
+    ----------
+    mean : array of shape (k,)
+        Measured coefficients.
+    noise_variance : array of shape (k,)
+        Variance of the noise in them, which is known. :data:`~conddp.newton.prior.VAGUE` marks a missing measurement.
+    bias_variance : array of shape (k,)
+        Estimated mean square of what clamping adds to the error.
+    """
+
+    mean: Vector
+    noise_variance: Vector
+    bias_variance: Vector
 
 
 @dataclass
@@ -158,9 +182,15 @@ class RunningPosterior:
     def update(self, mean_square: float, num_records: float) -> None:
         """Compute the posterior from all estimates so far, given the mean square of the residuals."""
         before = self.posterior.mean[int(self.has_constant) :]
-        measured, variance = self.clamped.mean.copy(), self.clamped.variance.copy()
-        if self.has_constant:
-            measured[0], variance[0] = self.opening.join(measured[0], variance[0], mean_square)
+        measured = self.measure(mean_square)
         # The records are themselves a sample, so coefficients have a sampling variance of residual variance over n.
-        variance += mean_square / num_records
-        self.posterior = self.prior.update(measured, variance, mean_square + float(before @ before))
+        variance = measured.noise_variance + measured.bias_variance + mean_square / num_records
+        self.posterior = self.prior.update(measured.mean, variance, mean_square + float(before @ before))
+
+    def measure(self, mean_square: float) -> Measurement:
+        """Combine all estimates so far, given the mean square of the residuals."""
+        mean, noise_variance = self.clamped.mean.copy(), self.clamped.variance.copy()
+        bias_variance = np.zeros_like(mean)
+        if self.has_constant:
+            mean[0], noise_variance[0], bias_variance[0] = self.opening.join(mean[0], noise_variance[0], mean_square)
+        return Measurement(mean, noise_variance, bias_variance)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from conddp.data.passes import Sliceable
 from conddp.losses import Loss, Squared
+from conddp.newton.posterior import Measurement
 from conddp.newton.prior import Posterior
 from conddp.newton.release import ResidualQuery, Rows, StepEstimate, release_residuals
 from conddp.newton.run_state import RunState, count_noise_records
@@ -47,6 +48,8 @@ class NewtonRun:
         Coefficients of the directions.
     posterior : Posterior
         Posterior of the coefficients after all steps, relative to the start.
+    measurement : Measurement
+        What the releases say about the coefficients before shrinkage, relative to the start.
     clip_norms : tuple of float
         Clip norm of each step after the opening.
     residual_stds : tuple of float
@@ -56,6 +59,7 @@ class NewtonRun:
     rows: Rows
     coefficients: Vector
     posterior: Posterior
+    measurement: Measurement
     clip_norms: tuple[float, ...]
     residual_stds: tuple[float, ...]
 
@@ -179,4 +183,11 @@ def take_steps(
             run.learn_step(query, answer)
         if callback is not None and callback(number + 1, run.coefficients):
             break
-    return NewtonRun(run.rows, run.coefficients, run.running.posterior, tuple(run.clip_norms), tuple(run.residual_stds))
+    return NewtonRun(
+        run.rows,
+        run.coefficients,
+        run.running.posterior,
+        run.running.measure(run.scale.mean_square),
+        tuple(run.clip_norms),
+        tuple(run.residual_stds),
+    )
