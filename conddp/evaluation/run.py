@@ -29,7 +29,7 @@ from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
 from conddp.privacy.release import Curator
 
-__all__ = ["MOMENTS_SHARE", "NUM_BINS", "evaluate_model"]
+__all__ = ["MOMENTS_SHARE", "NUM_BINS", "check_model", "evaluate_model"]
 
 MOMENTS_SHARE = 0.9  # of the squared mu, for the figures; the rest is for their sampling variances
 NUM_BINS = 10  # of the calibration curve
@@ -93,11 +93,7 @@ def evaluate_model(
     if not 0 < level < 1:
         raise ValueError(f"level must lie strictly between 0 and 1, got level={level!r}.")
     in_range(1, _MOST_BINS, num_bins=num_bins)
-    if result.model.private_domains:
-        raise PrivacyError(
-            f"the model has the private columns {list(result.schema.private)}, so that its predictions are private "
-            "too. An evaluation is exact about public predictions only and does not cover them yet."
-        )
+    check_model(result)
     if neighbouring is None:
         neighbouring = result.guarantee.neighbouring if ledger is None else ledger.neighbouring
     unit = None if records.units is None else records.units.name
@@ -131,6 +127,15 @@ def evaluate_model(
     check_cost(curator.transcript, budget, neighbouring)
     check_event(curator.transcript, event)
     return evaluation
+
+
+def check_model(result: FitResult) -> None:
+    """Raise unless the predictions of a model are public."""
+    if result.model.private_domains:
+        raise PrivacyError(
+            f"the model has the private columns {list(result.schema.private)}, so that its predictions are private "
+            "too. An evaluation is exact about public predictions only and does not cover them yet."
+        )
 
 
 def _release(

@@ -226,6 +226,19 @@ class Evaluation:
             estimate = "unknown" if each.estimate is None else show_number(each.estimate)
             yield (TITLES[each.name], estimate, each.sample.describe(), each.population.describe())
 
+    def list_bin_rows(self) -> Iterator[tuple[str, ...]]:
+        """Yield the rows of the calibration curve as text, starting with its heads."""
+        percent = f"{100 * self.level:g} %"
+        yield ("mean prediction", "records", "mean label", f"{percent}, these records", f"{percent}, population")
+        for each in self.bins:
+            yield (
+                show_number(each.predicted),
+                f"{each.num_records:,}",
+                show_number(each.actual),
+                each.sample.describe(),
+                each.population.describe(),
+            )
+
     def list_notes(self) -> Iterator[str]:
         """Yield what a reader of the table should know."""
         r2 = self["r2"]

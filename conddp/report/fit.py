@@ -27,6 +27,7 @@ from conddp.privacy.transcript import (
 from conddp.report.columns import describe_columns, describe_design
 from conddp.report.comparison import describe_expectations
 from conddp.report.curves import describe_curves
+from conddp.report.evaluation import describe_evaluation
 from conddp.report.document import (
     Block,
     Chart,
@@ -88,6 +89,7 @@ def report_fit(
         _describe_releases(saved),
         _describe_ledger(ledger),
         *([describe_expectations(plan.comparison, plan.epsilon)] if plan else []),
+        *([] if saved.evaluation is None else [describe_evaluation(saved.evaluation)]),
         _describe_model(saved),
         *([] if saved.diagnostics.effects is None else [describe_curves(saved.make_curves(), saved.schema)]),
         _describe_course(saved.diagnostics),
