@@ -146,6 +146,7 @@ class PrivateRegressor(ModelAttributes, Evaluating, RegressorMixin, BaseEstimato
     model_: FittedModel
     result_: FitResult
     guarantee_: Any  # Guarantee, or JointGuarantee of several labels
+    evaluation_: Any  # Evaluation, or None
 
     def __init__(
         self,

@@ -105,7 +105,7 @@ def _require(path: Path, schema: Schema) -> None:
         except SchemaError as error:
             raise SchemaError(
                 f"{str(error).rstrip('.')}. An evaluation compares predictions with the label '{schema.label.name}', "
-                "so the held-out records must have it. `conddp predict` needs no label."
+                "so the held-out records must have it. Predictions alone need no label."
             ) from None
         return
     raise others

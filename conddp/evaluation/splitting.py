@@ -67,6 +67,6 @@ def hold_out(records: Records, fraction: float, random_source: RandomSource) -> 
     table = records.fingerprint
     training, held_out = (
         replace(side, table=table, side=Side(name, of))
-        for side, of in zip(sides, ("training", "held out"), strict=True)
+        for side, of in zip(sides, ("training", "held-out"), strict=True)
     )
     return training, held_out

@@ -101,7 +101,8 @@ def _center_bins(moments: Moments, predicted: Predicted) -> Vector:
 def _expect(moments: Moments, predicted: Predicted) -> Vector:
     """Variances to expect of errors with the released mean square, if all records of a unit have the same error."""
     total = predicted.total
-    mse, mae = float(np.clip(moments.square / total, 1e-6, 1)), float(np.clip(moments.absolute / total, 0, 1))
+    mae = float(np.clip(moments.absolute / total, 1e-3, 1))
+    mse = float(np.clip(moments.square / total, mae**2, 1))
     spread = predicted.square / total
     ratio = mse / (mse + spread)
     alike = predicted.add_up_units(np.ones(len(predicted)))

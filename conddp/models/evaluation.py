@@ -49,7 +49,7 @@ class Interval:
             return f"below {show_number(self.high)}" if self.high is not None and self.high < 1 else "unknown"
         if self.high is None:
             return f"above {show_number(self.low)}"
-        return f"{show_number(self.low)} to {show_number(self.high)}"
+        return f"{show_number(self.low, self.width)} to {show_number(self.high, self.width)}"
 
     @property
     def width(self) -> float:
@@ -223,7 +223,7 @@ class Evaluation:
         percent = f"{100 * self.level:g} %"
         yield ("", "estimate", f"{percent}, these records", f"{percent}, population")
         for each in self.figures:
-            estimate = "unknown" if each.estimate is None else show_number(each.estimate)
+            estimate = "unknown" if each.estimate is None else show_number(each.estimate, each.sample.width)
             yield (TITLES[each.name], estimate, each.sample.describe(), each.population.describe())
 
     def list_bin_rows(self) -> Iterator[tuple[str, ...]]:
@@ -234,7 +234,7 @@ class Evaluation:
             yield (
                 show_number(each.predicted),
                 f"{each.num_records:,}",
-                show_number(each.actual),
+                show_number(each.actual, each.sample.width),
                 each.sample.describe(),
                 each.population.describe(),
             )
@@ -318,6 +318,9 @@ class _Parts:
     num_units: int
 
 
-def show_number(value: float) -> str:
-    """Return a number with four digits."""
-    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+def show_number(value: float, width: float = math.inf) -> str:
+    """Return a number with four digits, or with those that matter for an interval of this width."""
+    if not 1e-4 < width < 1e6:
+        return f"{value:,.4g}"
+    decimals = max(0, 2 - math.floor(math.log10(width)))
+    return f"{round(value, decimals) + 0.0:,.{decimals}f}"

@@ -48,6 +48,11 @@ class LedgerEntry:
     table: Fingerprint | None = None
     side: Side | None = None
 
+    @property
+    def title(self) -> str:
+        """What the entry is for, with the side of a split if it has one."""
+        return self.what if self.side is None else f"{self.what} ({self.side.name} records)"
+
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "LedgerEntry":
         """Read an entry from its stored form.

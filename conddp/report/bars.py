@@ -38,9 +38,7 @@ def render_bars(bars: Bars, *, number: int = 1) -> str:
         label = show_tick(tick)
         parts.append(f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{HEIGHT - BOTTOM + 20}">{label}</text>')
     middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(
-        f'<text class="axis" text-anchor="middle" x="{middle}" y="{HEIGHT - 8}">{escape(bars.x_label)}</text>'
-    )
+    parts.append(f'<text class="axis" text-anchor="middle" x="{middle}" y="{HEIGHT - 8}">{escape(bars.x_label)}</text>')
     middle = (TOP + HEIGHT - BOTTOM) / 2
     parts.append(
         f'<text class="axis" text-anchor="middle" transform="translate(16 {middle}) rotate(-90)">'

@@ -177,7 +177,10 @@ class Bars:
     def as_table(self) -> Table:
         """The numbers that are drawn."""
         heads = (self.x_label, self.y_label, *self.names[1:3])
-        ends = [tuple(f"{show(low)} to {show(high)}" for low, high in pair) for pair in zip(self.inner, self.outer, strict=True)]
+        ends = [
+            tuple(f"{show(low)} to {show(high)}" for low, high in pair)
+            for pair in zip(self.inner, self.outer, strict=True)
+        ]
         rows = tuple((show(x), show(y), *pair) for x, y, pair in zip(self.x, self.y, ends, strict=True))
         return Table(self.title, heads, rows)
 

@@ -27,7 +27,6 @@ from conddp.privacy.transcript import (
 from conddp.report.columns import describe_columns, describe_design
 from conddp.report.comparison import describe_expectations
 from conddp.report.curves import describe_curves
-from conddp.report.evaluation import describe_evaluation
 from conddp.report.document import (
     Block,
     Chart,
@@ -42,6 +41,7 @@ from conddp.report.document import (
     round_up,
     show,
 )
+from conddp.report.evaluation import describe_evaluation
 
 __all__ = ["report_fit"]
 
@@ -49,6 +49,10 @@ MOST_COEFFICIENTS = 30  # in the figure; the table has all
 LARGEST_EXPONENT = 700.0  # of what floating point can hold
 NOTHING_PRIVATE = (
     "This page holds no private value: everything on it is public, declared, or released under the guarantee."
+)
+DISJOINT = (
+    "Training and held-out records are disjoint sides of a public split. A record is on one of them only, so that of "
+    "both costs the larger one counts, not the sum."
 )
 WEAK = 10.0  # an epsilon above this is called weak
 
@@ -254,7 +258,7 @@ def _describe_ledger(ledger: PrivacyLedger) -> Section:
     rows = tuple(
         (
             entry.time[:16].replace("T", " "),
-            entry.what,
+            entry.title,
             entry.reason,
             f"{entry.cost.epsilon:g}",
             f"{entry.cost.delta:g}",
@@ -265,6 +269,7 @@ def _describe_ledger(ledger: PrivacyLedger) -> Section:
         "What was spent",
         (
             Text("The ledger when this model was saved. Later fits charged to it are not listed."),
+            *((Text(DISJOINT),) if any(entry.side for entry in ledger.entries) else ()),
             Table("The ledger", ("when (UTC)", "what", "why", "epsilon", "delta"), rows, num_text=3),
             Facts(
                 (
