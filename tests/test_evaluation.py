@@ -16,6 +16,7 @@ from conddp.bounds import Bounds
 from conddp.cli import main as cli
 from conddp.data import Units
 from conddp.errors import BudgetExceeded, PrivacyError, PrivacyWarning, SchemaError
+from conddp.evaluation.expectations import expect_evaluation
 from conddp.evaluation.figures import compute_bins, compute_figures
 from conddp.evaluation.moments import release_moments
 from conddp.evaluation.predicted import Predicted
@@ -24,6 +25,7 @@ from conddp.evaluation.spreads import release_spreads
 from conddp.evaluation.weighting import choose_weights
 from conddp.models.evaluation import Evaluation, Interval
 from conddp.models.saving import load_model
+from conddp.privacy.accounting import compute_gaussian_epsilon
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.release import Curator
 from conddp.report import render_html, render_markdown, report_evaluation, report_fit
@@ -353,3 +355,41 @@ def test_missing_columns_are_named(files: Path, tmp_path: Path, dropped: str, me
     pd.read_csv(files / "held.csv").drop(columns=dropped).to_csv(tmp_path / "short.csv", index=False)
     done = call(files / "model", tmp_path / "short.csv", "--epsilon", 1)
     assert isinstance(done.exception, SchemaError) and message in str(done.exception)
+
+
+@pytest.mark.parametrize(("n", "mu"), [(1000, 0.5), (4000, 2.0)])
+def test_a_plan_expects_the_widths_that_come(n: int, mu: float) -> None:
+    widths = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        signal = rng.normal(0, 40 / 8 * np.sqrt(0.5), size=n)
+        predictions, labels = 10 + signal, np.clip(10 + signal + rng.permutation(signal), -10, 30)
+        figures, _ = release(predictions, labels, mu, seed)
+        widths.append([figures["rmse"].population.width / figures["rmse"].estimate, figures["r2"].population.width])
+    budget = PrivacyBudget(compute_gaussian_epsilon(mu, 1e-6), 1e-6)
+    expected = expect_evaluation(n, budget, deviation=1 / 8)
+    assert expected.rmse_width == pytest.approx(np.median(widths, axis=0)[0] / 2, rel=0.25)
+    assert expected.r2_width == pytest.approx(np.median(widths, axis=0)[1] / 2, rel=0.25)
+
+
+def test_what_halves_a_width_halves_it() -> None:
+    budget = PrivacyBudget(1.0, 1e-6)
+    expected = expect_evaluation(2000, budget, deviation=1 / 8)
+    more = expect_evaluation(round(expected.more_records), budget, deviation=1 / 8)
+    assert more.r2_width == pytest.approx(expected.r2_width / 2, rel=0.02)
+    assert expected.more_epsilon is not None
+    dearer = expect_evaluation(2000, PrivacyBudget(expected.more_epsilon, 1e-6), deviation=1 / 8)
+    assert dearer.r2_width == pytest.approx(expected.r2_width / 2, rel=0.02)
+    assert expect_evaluation(2000, PrivacyBudget(50.0, 1e-6), deviation=1 / 4).more_epsilon is None
+
+
+def test_a_plan_shows_what_an_evaluation_would_tell(tmp_path: Path) -> None:
+    X, y = make_rows(400)
+    X.assign(price=y).to_csv(tmp_path / "rows.csv", index=False)
+    arguments = ["plan", str(tmp_path / "rows.csv"), "--label", "price", "--label-bounds=-5,15", "--algorithm", "mean"]
+    done = runner.invoke(cli.app, [*arguments, "--public", "a,b,c", "--out", str(tmp_path / "plan.html")])
+    assert done.exit_code == 0, done.output
+    assert "1/16 of the range" in done.stdout and "(100)" in done.stdout
+    assert "What an evaluation would tell" in (tmp_path / "plan.html").read_text()
+    done = runner.invoke(cli.app, [*arguments, "--public", "a,b", "--private", "c=-4,4"])
+    assert done.exit_code == 0 and "cannot be evaluated privately" in " ".join(done.stdout.split()), done.output
