@@ -140,6 +140,7 @@ def fit_file(
     other_rows: bool = False,
     seed: int | None = None,
     checkpoint: Path | None = None,
+    evaluation_fraction: float | None = None,
     show_step: Callable[[int, int], None] | None = None,
     show_work: Callable[[float, int, str], None] | None = None,
     num_workers: int | None = None,
@@ -177,6 +178,8 @@ def fit_file(
     checkpoint : Path, optional
         File that keeps what is released while the fit runs, and is deleted when the model is saved. If it exists, the
         interrupted fit goes on at no further cost.
+    evaluation_fraction : float, optional
+        Fraction of the records that are held out to evaluate the model, with the same budget.
     show_step : callable, optional
         Called with the number of noisy steps done and their total number. It sees nothing that is released.
     show_work : callable, optional
@@ -188,7 +191,13 @@ def fit_file(
         Folder for temporary files, which hold numbers computed from public columns.
     """
     paying = None if ledger is None else PrivacyLedger.load(ledger, other_rows=other_rows)
-    request = FitRequest(epsilon, delta, algorithm, head, random_state=seed, ledger=paying, checkpoint=checkpoint)
+    request = FitRequest(
+        *(epsilon, delta, algorithm, head),
+        random_state=seed,
+        ledger=paying,
+        checkpoint=checkpoint,
+        evaluation_fraction=evaluation_fraction,
+    )
     check_folder(out)
     files = _list(data)
     with ExitStack() as stack:
@@ -207,9 +216,11 @@ def fit_file(
             files, schema, splines=request.splines, num_bins=request.num_bins, small=in_blocks
         )
         # Now: what fails after the fit fails when budget has been spent.
-        design = Design.of(records.arrange().public.keep_moments())
+        training, held_out = request.divide(records)
+        design = Design.of(training.arrange().public.keep_moments())
         result = request.run(
-            records,
+            training,
+            held_out=held_out,
             callback=None if show_step is None else StepCounter(show_step, show_work),
             deliver=lambda result: save_model(out, replace(result, design=design, encoding=encoding)),
         )

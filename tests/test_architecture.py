@@ -29,7 +29,7 @@ DATA_PATH = (
     ("models",),
     ("training",),
     ("distributed",),
-    ("newton", "labels"),
+    ("newton", "labels", "evaluation"),
     ("algorithms",),
     ("planning", "auditing"),
     ("report",),

@@ -88,7 +88,9 @@ class Prepared:
         source = self.random_source.bind(chain(settings, list_public(records), list_private(records)))
         resumed = saved is not None and saved.generation > 0
         if not resumed:
-            self.ledger.check(self.name, self.cost, self.neighbouring, event=event, table=self.table, unit=unit)
+            self.ledger.check(
+                self.name, self.cost, self.neighbouring, event=event, table=self.table, unit=unit, side=records.side
+            )
         purpose = f"noise, {saved.resumption}" if saved is not None and resumed else "noise"
         # Columns in memory and shares of ranks are summed in one product, so the bound on blocks does not apply.
         in_blocks = ranks is None and isinstance(records.public, StoredFeatures)
@@ -123,4 +125,5 @@ class Prepared:
             weights=records.weights,
             ranks=ranks,
             shared=shared,
+            side=records.side,
         )

@@ -1,7 +1,7 @@
 """A user's request for a fit, validated before any data are read."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ from conddp.algorithms.dividing import warn_of_separate_fits
 from conddp.algorithms.several import JointFit, check_outputs, divide_budget, guess_part, join_events
 from conddp.algorithms.unrecorded import warn_of_joint_cost
 from conddp.data.records import Records
+from conddp.evaluation.run import evaluate_model
+from conddp.evaluation.splitting import check_fraction, hold_out
 from conddp.heads import HEADS, Head, Linearity
 from conddp.models.result import FitResult
 from conddp.privacy.accounting import check_delta, refuse_large_delta, warn_about_delta
@@ -51,6 +53,9 @@ class FitRequest:
         Ledger that records the cost; a new one with a budget of exactly this cost if None.
     checkpoint : path, optional
         File that keeps what is released while the fit runs. If it exists, the interrupted fit goes on.
+    evaluation_fraction : float, optional
+        Fraction of the records, or of the units, that are held out of training for an evaluation of the model with the
+        same (epsilon, delta).
     """
 
     epsilon: float = 1.0
@@ -62,6 +67,7 @@ class FitRequest:
     random_state: Any = None
     ledger: PrivacyLedger | None = None
     checkpoint: str | Path | None = None
+    evaluation_fraction: float | None = None
     _algorithm: Algorithm = field(init=False, repr=False)
     _head: Head = field(init=False, repr=False)
     _random_source: RandomSource = field(init=False, repr=False)
@@ -79,7 +85,12 @@ class FitRequest:
         algorithm, neighbouring = ALGORITHMS.resolve(self.algorithm), self._resolve_neighbouring()
         cost = algorithm.cost(self.budget)
         refuse_large_delta(cost.delta)
-        ledger = PrivacyLedger(cost, neighbouring=neighbouring) if self.ledger is None else self.ledger
+        whole = cost
+        if self.evaluation_fraction is not None:
+            check_delta(self.delta)
+            check_fraction(self.evaluation_fraction, checkpoint=self.checkpoint)
+            whole = PrivacyBudget(max(cost.epsilon, self.epsilon), max(cost.delta, self.delta))
+        ledger = PrivacyLedger(whole, neighbouring=neighbouring) if self.ledger is None else self.ledger
         if self.checkpoint is None or not Path(self.checkpoint).exists():  # an interrupted fit is paid for
             what, event = f"fitting with epsilon={self.epsilon:g}", algorithm.expect(self.budget)
             ledger.check(what, cost, neighbouring, event=event, unit=ledger.unit)  # the unit is checked with the table
@@ -108,10 +119,21 @@ class FitRequest:
         """Whether numbers of a large table get piecewise linear features: if the head is linear in its columns."""
         return self._head.linear_in is Linearity.COLUMNS
 
+    def divide(self, records: Records) -> tuple[Records, Records | None]:
+        """Divide records into those for training and those that are held out, if any are wanted.
+
+        Privacy
+            The split is drawn at random and is public. It depends on the number of records or units only.
+        """
+        if self.evaluation_fraction is None:
+            return records, None
+        return hold_out(records, self.evaluation_fraction, self._random_source)
+
     def run(
         self,
         records: Records,
         *,
+        held_out: Records | None = None,
         callback: Callback | None = None,
         deliver: Callable[[FitResult], object] | None = None,
     ) -> FitResult:
@@ -122,6 +144,9 @@ class FitRequest:
             this process on the same public columns and number of records raises a
             :class:`~conddp.errors.PrivacyWarning` with the joint cost. So does a delta above one over the number of
             records, which is public, and so does a fit that several processes of ``torchrun`` make separately.
+
+            Held-out records are evaluated with the same budget and ledger. They are disjoint from the training records,
+            so that the larger one of both costs counts.
         """
         warn_about_delta(self._algorithm.cost(self.budget).delta, records.num_records)
         warn_of_separate_fits()
@@ -130,7 +155,7 @@ class FitRequest:
         if not self._recorded:
             ledger = PrivacyLedger(ledger.budget, neighbouring=ledger.neighbouring, unit=records.schema.unit)
         try:
-            return self._algorithm.fit(
+            result = self._algorithm.fit(
                 records,
                 self.budget,
                 head=self._head,
@@ -140,8 +165,22 @@ class FitRequest:
                 ledger=ledger,
                 callback=callback,
                 checkpoint=self.checkpoint,
-                deliver=deliver,
+                deliver=deliver if held_out is None else None,
             )
+            if held_out is None:
+                return result
+            evaluation = evaluate_model(
+                result,
+                held_out,
+                self.budget,
+                neighbouring=self.neighbouring,
+                ledger=ledger,
+                random_source=self._random_source,
+            )
+            result = replace(result, evaluation=evaluation)
+            if deliver is not None:
+                deliver(result)
+            return result
         finally:  # also after a failure: what was paid for may have been seen by a callback
             paid = [] if self._recorded else [entry for entry in ledger.entries if entry.cost.epsilon]
             for entry in paid[-1:]:
@@ -173,6 +212,8 @@ class FitRequest:
             If a checkpoint was requested, which is for one label only.
         """
         check_outputs(outputs)
+        if self.evaluation_fraction is not None and len(outputs) > 1:
+            raise ValueError("evaluation_fraction is for one label, got several. Leave it out, or fit one at a time.")
         if self.checkpoint is not None and len(outputs) > 1:
             raise ValueError("a checkpoint is for one label, got several. Leave it out, or fit one label at a time.")
         if len(outputs) == 1:

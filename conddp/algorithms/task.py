@@ -28,6 +28,7 @@ from conddp.privacy.locked import Locked
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
 from conddp.privacy.release import Curator
+from conddp.privacy.sides import Side
 from conddp.privacy.transcript import Transcript
 from conddp.training.loop import Callback
 from conddp.training.ranks import Ranks
@@ -91,6 +92,8 @@ class Task:
         Processes that share the work, of which this is rank 0. If None, there is this process only.
     shared : Shared, optional
         What several trials on the same public columns have in common. If None, there is one fit only.
+    side : Side, optional
+        Side of a public split of the table on which the records are.
     """
 
     name: str
@@ -116,6 +119,7 @@ class Task:
     weights: NDArray[np.float64] | None = None
     ranks: Ranks | None = None
     shared: Shared | None = None
+    side: Side | None = None
 
     @property
     def repeated_units(self) -> Units | None:
@@ -179,7 +183,7 @@ class Task:
                     self.checkpoint.fit_id, self.checkpoint.generation, neighbouring=self.neighbouring, unit=unit
                 )
         if receipt is None:
-            entry = LedgerEntry(self.name, self.cost, reason, details, event=event, table=self.table)
+            entry = LedgerEntry(self.name, self.cost, reason, details, event=event, table=self.table, side=self.side)
             receipt = self.ledger.spend(entry, neighbouring=self.neighbouring, unit=unit)
         return self.locked_records.open(receipt)
 

@@ -19,6 +19,7 @@ from conddp.cli.columns import (
     UnitName,
     split_names,
 )
+from conddp.cli.evaluating import print_evaluation
 from conddp.cli.options import (
     AsJson,
     DataFiles,
@@ -72,6 +73,13 @@ def fit(
             help="File that keeps what is released while a long fit runs. If it exists, the killed fit goes on."
         ),
     ] = None,
+    evaluation_fraction: Annotated[
+        float | None,
+        typer.Option(
+            help="Fraction of the records to hold out and evaluate the model on, with the same budget: no record is on "
+            "both sides, so that the total stays the same."
+        ),
+    ] = None,
     workers: Annotated[
         int | None,
         typer.Option(min=1, help="Processes that read a table of several or large .parquet files; one per core."),
@@ -116,6 +124,7 @@ def fit(
             other_rows=other_rows,
             seed=seed,
             checkpoint=checkpoint,
+            evaluation_fraction=evaluation_fraction,
             show_step=advance,
             show_work=lambda done, total, doing: advance(done, total, doing=doing) if advance else None,
             num_workers=workers,
@@ -131,11 +140,15 @@ def fit(
                 "head": HEADS.find_name(saved.model.head),
                 "guarantee": str(saved.guarantee),
                 "settings": dict(saved.settings),
+                **({} if saved.evaluation is None else {"evaluation": saved.evaluation.to_json()}),
             }
         )
     else:
         print_prose(f"{saved.guarantee}")
         print_remarks(saved.encoding)
+        if saved.evaluation is not None:
+            print_plain("")
+            print_evaluation(saved.evaluation)
         print_plain(f"\nModel: {out}, {saved.model.head.name_model()}")
 
 

@@ -61,7 +61,7 @@ def show_ledger(
         add_row(
             table,
             entry.time[:16].replace("T", " "),
-            entry.what,
+            entry.title,
             f"{entry.cost.epsilon:g}",
             f"{entry.cost.delta:g}",
             entry.reason,
@@ -73,11 +73,12 @@ def show_ledger(
         unchanged = "entries have no digest, so that changes cannot be seen"
     elif ledger.num_unchained:
         unchanged += f", from entry {ledger.num_unchained + 1} on; older ones have no digest"
-    facts = make_table("", "")
+    facts, sides = make_table("", ""), any(entry.side for entry in ledger.entries)
     for name, value in (
         ("budget", f"{ledger.budget}, relation {ledger.neighbouring}, for {whom}"),
         ("spent", f"{ledger.spent}"),
         ("plain sum", f"{ledger.plain_sum}"),
+        *((("sides", "of a public split are disjoint: of their costs the largest counts"),) if sides else ()),
         ("remaining", f"one more full-batch fit with {ledger.remaining}; spent and remaining do not add up"),
         ("file", unchanged),
         *((("remark", remark),) if remark else ()),

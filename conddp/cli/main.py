@@ -12,6 +12,7 @@ import typer
 
 from conddp.cli.auditing import audit
 from conddp.cli.data import convert_data, fetch_data, list_data, show_data, simulate_data
+from conddp.cli.evaluating import evaluate
 from conddp.cli.fitting import fit, predict, report
 from conddp.cli.ledger import init_ledger, show_ledger
 from conddp.cli.planning import compare, plan
@@ -37,7 +38,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (plan, compare, fit, predict, report, audit, demo, reproduce):
+for command in (plan, compare, fit, predict, evaluate, report, audit, demo, reproduce):
     app.command()(command)
 
 

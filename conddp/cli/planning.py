@@ -32,6 +32,7 @@ from conddp.cli.terminal import (
     describe_errors,
     make_comparison_table,
     make_design_table,
+    make_evaluation_table,
     print_json,
     print_plain,
     print_prose,
@@ -78,6 +79,8 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Estimate how well a private model will do. Costs no privacy: only public columns are read."""
+    from dataclasses import asdict
+
     from conddp.data.stored_table import list_files
     from conddp.files import plan_file
     from conddp.report import report_plan
@@ -98,7 +101,9 @@ def plan(
         )
     _write(made, report_plan(made), out)
     if as_json:
-        print_json({**made.to_json(), "algorithm": made.algorithm, "recommendation": made.recommendation})
+        evaluation = [asdict(each) for each in made.expect_evaluation()]
+        said = {"algorithm": made.algorithm, "recommendation": made.recommendation, "evaluation": evaluation}
+        print_json({**made.to_json(), **said})
         return
     print_plain(make_design_table(made.design))
     print_prose(f"\n{made.design.improvement.describe()}")
@@ -109,6 +114,9 @@ def plan(
     print_plain(make_comparison_table(made.comparison))
     print_skipped(made.comparison.skipped)
     print_prose(f"\n{made.recommendation}")
+    print_prose(f"\n{made.why_no_evaluation or made.evaluation_remark}")
+    if not made.why_no_evaluation:
+        print_plain(make_evaluation_table(made))
     if out:
         print_plain(f"\n{out}")
     print_prose(f"\n{describe_default(head)}")

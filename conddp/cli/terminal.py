@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from conddp.features.encoding import Encoding
     from conddp.planning.comparison import Comparison
+    from conddp.planning.plan import Plan
     from conddp.theory.design import Design
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "describe_errors",
     "make_comparison_table",
     "make_design_table",
+    "make_evaluation_table",
     "make_table",
     "print_json",
     "print_plain",
@@ -99,6 +101,15 @@ def make_comparison_table(comparison: "Comparison") -> "Table":
         shown = "mean, private" if name == "mean" else name
         add_row(table, shown, *(f"{error:.3f}" for error in comparison.mean(name)))
     add_row(table, "mean, not private", *[f"{comparison.mean_constant:.3f}"] * len(heads))
+    return table
+
+
+def make_evaluation_table(plan: "Plan") -> "Table":
+    """Widths to expect of an evaluation."""
+    heads = ("RMSE", "R²", "records for half of it", "or epsilon")
+    table = make_table("deviation of the label", *heads, right=heads)
+    for row in plan.list_evaluation():
+        add_row(table, *row)
     return table
 
 

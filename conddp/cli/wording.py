@@ -39,6 +39,7 @@ OPTIONS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\bLower num_steps or raise epsilon\b", "Raise --epsilon"),
     (r"\bGive \(low, high\)", "Give [low, high]"),
     (r"\bnum_workers=(\d+)", r"--workers \1"),
+    (r"\bevaluation_fraction(=|\b)", lambda found: f"--evaluation-fraction{' ' if found[1] else ''}"),
     (r"\bfetch_dataset\('(\w+)'\)", r"`conddp data fetch \1`"),
     (r"\bfetch_dataset\(name\)", "`conddp data fetch NAME`"),
     (r"\bconvert_criteo\('([^']*)', folder\)", r"`conddp data convert criteo '\1' --out FOLDER`"),

@@ -13,6 +13,7 @@ from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.errors import PrivateDataLeak, SchemaError
 from conddp.privacy.fingerprint import Fingerprint
+from conddp.privacy.sides import Side
 
 __all__ = ["Records"]
 
@@ -34,6 +35,8 @@ class Records:
     weights : array of shape (n,), optional
         Public weights of the records in weighted least squares, at least 0. Only their ratios count. If None, all
         records have the same weight.
+    side : Side, optional
+        Side of a public split of that table on which all of these records are. If None, they may be all of them.
     """
 
     public: PublicFeatures
@@ -43,6 +46,7 @@ class Records:
     declared: Schema | None = None
     table: Fingerprint | None = None
     weights: NDArray[np.float64] | None = field(default=None, compare=False)
+    side: Side | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.public, PublicFeatures):

@@ -71,6 +71,10 @@ class Input(ABC):
         """Read public columns and encode them as in training."""
 
     @abstractmethod
+    def read_fingerprint(self, encoding: Encoding) -> Fingerprint | None:
+        """Compute the fingerprint of the public columns of an encoding; None if that of the features counts."""
+
+    @abstractmethod
     def read_private(self, columns: Sequence[Column]) -> PrivateFeatures | None:
         """Read private columns by their declarations; None if there are none."""
 
@@ -170,6 +174,9 @@ class _FrameInput(Input):
     def transform(self, encoding: Encoding) -> PublicFeatures:
         return encoding.transform(PublicTable.of(self.frame, encoding.names, kinds=encoding.kinds))
 
+    def read_fingerprint(self, encoding: Encoding) -> Fingerprint | None:
+        return PublicTable.of(self.frame, encoding.names, kinds=encoding.kinds).fingerprint
+
     def read_private(self, columns: Sequence[Column]) -> PrivateFeatures | None:
         return read_private({column.name: self.frame[column.name] for column in columns}, columns)
 
@@ -216,6 +223,9 @@ class _ArrayInput(Input):
     def transform(self, encoding: Encoding) -> PublicFeatures:
         return encoding.transform(self.select(encoding.names)._read_table())
 
+    def read_fingerprint(self, encoding: Encoding) -> Fingerprint | None:
+        return self.select(encoding.names)._read_table().fingerprint
+
     def read_private(self, columns: Sequence[Column]) -> PrivateFeatures | None:
         return read_private({column.name: self.array[:, self.names.index(column.name)] for column in columns}, columns)
 
@@ -260,6 +270,9 @@ class _SparseInput(Input):
 
     def transform(self, encoding: Encoding) -> PublicFeatures:
         return PublicFeatures(self.select(encoding.names).matrix, encoding.names)
+
+    def read_fingerprint(self, encoding: Encoding) -> Fingerprint | None:
+        return None
 
     def read_private(self, columns: Sequence[Column]) -> PrivateFeatures | None:
         taken = self.select([column.name for column in columns]).matrix.toarray() if columns else np.empty((0, 0))

@@ -17,10 +17,11 @@ from conddp._validate import one_of
 from conddp.algorithms import Algorithm, FitRequest
 from conddp.algorithms.several import JointFit
 from conddp.data.records import Records
-from conddp.errors import PrivacyWarning, SchemaError
+from conddp.errors import SchemaError
 from conddp.estimators.attributes import ModelAttributes
 from conddp.estimators.dataset import declare_dataset, list_dataset_files, read_dataset, stream_dataset
 from conddp.estimators.declaration import declare_schema, take_units
+from conddp.estimators.evaluating import Evaluating
 from conddp.estimators.inputs import Input, open_input
 from conddp.estimators.labels import declare_bounds, make_labels, read_labels, read_sample_weight
 from conddp.features.encoding import Encoding
@@ -37,7 +38,7 @@ from conddp.privacy.neighbouring import Neighbouring
 __all__ = ["PrivateRegressor"]
 
 
-class PrivateRegressor(ModelAttributes, RegressorMixin, BaseEstimator):
+class PrivateRegressor(ModelAttributes, Evaluating, RegressorMixin, BaseEstimator):
     """Regression under differential privacy when all or some of the features are public.
 
     The label is always private. Every feature is public unless it is named in ``private_columns``. Public features
@@ -90,6 +91,9 @@ class PrivateRegressor(ModelAttributes, RegressorMixin, BaseEstimator):
     ledger : PrivacyLedger, optional
         Ledger that records the cost. A fit that exceeds its remaining budget is refused. If None, a new ledger with
         exactly this budget is used.
+    evaluation_fraction : float, optional
+        Fraction of the records that ``fit`` holds out for a private evaluation of the model, ``evaluation_``. It has
+        the same (epsilon, delta). Because no record is both trained on and held out, the total is (epsilon, delta).
 
     Attributes
     ----------
@@ -117,6 +121,8 @@ class PrivateRegressor(ModelAttributes, RegressorMixin, BaseEstimator):
     results_ : tuple of FitResult
         The same for each label. If there are several, ``guarantee_`` is their joint guarantee, ``coef_`` and
         ``intercept_`` have a row for each, and the other attributes that describe one model are not set.
+    evaluation_ : Evaluation
+        How well the model predicts held-out records; None without ``evaluation_fraction``.
     encoding_ : Encoding
         Encoding of the public columns: how categories, dates, gaps and heavy tails became numbers.
     ledger_ : PrivacyLedger
@@ -140,6 +146,7 @@ class PrivateRegressor(ModelAttributes, RegressorMixin, BaseEstimator):
     model_: FittedModel
     result_: FitResult
     guarantee_: Any  # Guarantee, or JointGuarantee of several labels
+    evaluation_: Any  # Evaluation, or None
 
     def __init__(
         self,
@@ -157,6 +164,7 @@ class PrivateRegressor(ModelAttributes, RegressorMixin, BaseEstimator):
         neighbouring: str | Neighbouring = "replace",
         random_state: Any = None,
         ledger: PrivacyLedger | None = None,
+        evaluation_fraction: float | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -171,6 +179,7 @@ class PrivateRegressor(ModelAttributes, RegressorMixin, BaseEstimator):
         self.neighbouring = neighbouring
         self.random_state = random_state
         self.ledger = ledger
+        self.evaluation_fraction = evaluation_fraction
 
     def fit(
         self,
@@ -212,6 +221,7 @@ class PrivateRegressor(ModelAttributes, RegressorMixin, BaseEstimator):
             self.random_state,
             self.ledger,
             checkpoint,
+            self.evaluation_fraction,
         )
         if self.label_bounds is None:
             declare_bounds(None, ())  # raises, before anything is read
@@ -245,7 +255,8 @@ class PrivateRegressor(ModelAttributes, RegressorMixin, BaseEstimator):
         private = given.read_private(schema.private_columns)
         records = Records(public, private, labels[0], units, schema, table, weights)
         if len(labels) == 1:
-            fits: JointFit | FitResult = request.run(records)
+            training, held_out = request.divide(records)
+            fits: JointFit | FitResult = request.run(training, held_out=held_out)
         else:
             fits = request.run_several([records.with_label(label) for label in labels])
         results = (fits,) if isinstance(fits, FitResult) else fits.results
@@ -266,7 +277,8 @@ class PrivateRegressor(ModelAttributes, RegressorMixin, BaseEstimator):
             files, schema, squash=squash, splines=request.splines, num_bins=request.num_bins
         )
         self.n_features_in_, self.feature_names_in_ = len(schema.public), np.array(schema.public, dtype=object)
-        result = replace(request.run(records), feature_order=schema.public, encoding=encoding)
+        training, held_out = request.divide(records)
+        result = replace(request.run(training, held_out=held_out), feature_order=schema.public, encoding=encoding)
         self._store((result,), result.guarantee)
         return self
 
@@ -274,6 +286,7 @@ class PrivateRegressor(ModelAttributes, RegressorMixin, BaseEstimator):
         """Set the fitted attributes."""
         first = results[0]
         self.results_, self.guarantee_, self.ledger_ = results, guarantee, first.ledger
+        self.evaluation_ = first.evaluation
         self.encoding_ = first.encoding or Encoding.plain(first.schema.public)
         several = len(results) > 1
         for name in ("result_", "model_", "settings_", "diagnostics_", "transcript_"):
@@ -369,21 +382,6 @@ class PrivateRegressor(ModelAttributes, RegressorMixin, BaseEstimator):
         public, private = given.transform(self.encoding_), given.read_private(self.results_[0].schema.private_columns)
         predictions = [each.predict(public, private) for each in self.results_]
         return np.column_stack(predictions) if len(predictions) > 1 else predictions[0]
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R² of the predictions, as scikit-learn defines it.
-
-        Privacy
-            Reads the labels without noise: no guarantee covers the score. A
-            :class:`~conddp.errors.PrivacyWarning` says so, also in cross-validation, which calls this method.
-        """
-        warnings.warn(
-            "score compares predictions with labels without noise, and no guarantee covers it. Use it with labels that "
-            "need no protection. If these are private, do not publish the score or choose anything by it.",
-            PrivacyWarning,
-            stacklevel=2,
-        )
-        return float(super().score(X, y, sample_weight))
 
     def _check_input(self, given: Input, *, reset: bool) -> None:
         """Check the shape of the input, and store or compare the number and the names of its columns."""

@@ -18,7 +18,13 @@ __all__ = ["read_features", "read_public", "read_records"]
 
 
 def read_records(
-    frame: Any, schema: Schema, *, squash: bool = True, splines: bool = True, num_bins: int | None = None
+    frame: Any,
+    schema: Schema,
+    *,
+    squash: bool = True,
+    splines: bool = True,
+    num_bins: int | None = None,
+    encoding: Encoding | None = None,
 ) -> tuple[Records, Encoding]:
     """Read the columns of a schema from a table, and choose the encoding of the public ones.
 
@@ -39,14 +45,16 @@ def read_records(
         Whether numbers of a large table get piecewise linear features.
     num_bins : int, optional
         Encode categories as bins for a head that looks them up; as indicators if None.
+    encoding : Encoding, optional
+        Encoding of the training records, for records that are to be compared with predictions. If None, one is chosen.
     """
     table = open_frame(frame)
     require_columns(table, schema.names)
     _require_records(table)
     if schema.label.missing_is_public:
         table = _drop_missing_labels(table, schema)
-    public = read_public(table, schema)
-    encoding = Encoding.of(public, squash=squash, splines=splines, num_bins=num_bins)
+    public = PublicTable.of(table, schema.public, kinds=schema.kinds if encoding is None else encoding.kinds)
+    encoding = encoding or Encoding.of(public, squash=squash, splines=splines, num_bins=num_bins)
     label = as_column(table[schema.label.name], what=f"label '{schema.label.name}'", finite=False, cure=LABEL_CURE)
     units = None
     if schema.unit is not None:

@@ -60,6 +60,11 @@ def check_evidence(result: FitResult) -> None:
         raise PrivacyError("the guarantee is about other records or columns than the statistics of public columns.")
     if guarantee.neighbouring is not ledger.neighbouring:
         raise PrivacyError("the guarantee and the ledger state different neighbouring relations.")
+    evaluation = result.evaluation
+    if evaluation is not None and (evaluation.label, evaluation.bounds) != (schema.label.name, schema.label_bounds):
+        raise PrivacyError("the evaluation is about another label than the schema.")
+    if evaluation is not None and not any(entry.cost == evaluation.budget and entry.side for entry in ledger.entries):
+        raise PrivacyError("no entry of the ledger is for the held-out records of the evaluation.")
     if not any(entry.cost == guarantee.budget for entry in ledger.entries):
         raise PrivacyError(f"no entry of the ledger has the cost of the guarantee, {guarantee.budget}.")
 

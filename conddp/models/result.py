@@ -15,6 +15,7 @@ from conddp.features.reading import read_features
 from conddp.heads.head import Linearity
 from conddp.models.curves import Curves
 from conddp.models.diagnostics import Diagnostics
+from conddp.models.evaluation import Evaluation
 from conddp.models.fitted import FittedModel
 from conddp.privacy.guarantee import Guarantee
 from conddp.privacy.ledger import PrivacyLedger
@@ -55,6 +56,8 @@ class FitResult:
     old_format : int, optional
         Format of the folder that the model was loaded from, if it is one that lacks evidence for the guarantee. The
         guarantee then has a remark on it, and the model cannot be saved again.
+    evaluation : Evaluation, optional
+        Evaluation on records that the fit has held out.
     """
 
     model: FittedModel
@@ -69,6 +72,7 @@ class FitResult:
     feature_order: tuple[str, ...] = ()
     encoding: Encoding | None = None
     old_format: int | None = None
+    evaluation: Evaluation | None = None
 
     @property
     def features(self) -> tuple[str, ...]:

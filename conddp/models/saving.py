@@ -4,7 +4,8 @@
 
     model.safetensors   weights, by name
     model.json          format, head, loss, schema, encoding, guarantee, settings, diagnostics, transcript of the
-                        releases, statistics of public columns, versions, and digests of all three files
+                        releases, statistics of public columns, evaluation on held-out records if there is one,
+                        versions, and digests of all three files
     ledger.jsonl        read-only copy of the ledger
 
 A model folder contains nothing private: the weights have been released under the guarantee, and the rest is public. It
@@ -40,6 +41,7 @@ from conddp.heads import HEADS, Head
 from conddp.heads.head import Layout
 from conddp.losses import LOSSES
 from conddp.models.diagnostics import Diagnostics
+from conddp.models.evaluation import Evaluation
 from conddp.models.evidence import check_evidence
 from conddp.models.fitted import FittedModel
 from conddp.models.old_formats import describe_gaps, has_digests, upgrade
@@ -108,6 +110,7 @@ def save_model(folder: str | Path, result: FitResult) -> Path:
         "feature_order": list(result.feature_order),
         "encoding": None if result.encoding is None else result.encoding.to_json(),
         "versions": _list_versions(),
+        **({} if result.evaluation is None else {"evaluation": result.evaluation.to_json()}),
     }
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:
@@ -227,6 +230,7 @@ def _make_result(record: Mapping[str, Any], folder: Path, old_format: int | None
         order,
         encoding,
         old_format,
+        None if "evaluation" not in record else Evaluation.from_json(record["evaluation"]),
     )
 
 

@@ -9,6 +9,7 @@ from conddp.data.parts import PublicFeatures
 from conddp.data.schema import Schema
 from conddp.data.units import Units
 from conddp.errors import SchemaError
+from conddp.evaluation.expectations import Expectation, expect_evaluation
 from conddp.features.encoding import Encoding
 from conddp.planning.budgets import DELTA, EPSILONS
 from conddp.planning.comparison import Comparison, choose_algorithms, compare_algorithms
@@ -23,6 +24,8 @@ __all__ = ["Plan", "make_plan"]
 CANDIDATES = ("auto", "cond-dp", "dpsgd", "rr-on-bins", "mean")
 CLOSE = 1.02  # an algorithm that is better than the default by this factor is recommended instead
 GOOD = 1.05  # times the error of least squares without privacy
+HELD_OUT = 0.25  # of the records, in what is expected of an evaluation
+DEVIATIONS = (1 / 4, 1 / 8, 1 / 16)  # of the label, as parts of its declared range
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,52 @@ class Plan:
             plain, scaled, conditioned = (design.expect_noise(cost, width, budget, neighbouring) for cost in costs)
             lines.append((epsilon, plain, scaled, conditioned))
         return lines
+
+    def expect_evaluation(self) -> list[Expectation]:
+        """Widths of the intervals of an evaluation on held-out records, for assumed spreads of the label.
+
+        Empty if :attr:`why_no_evaluation` says why.
+        """
+        if self.why_no_evaluation:
+            return []
+        budget, n = PrivacyBudget(self.epsilon, self.comparison.delta), round(HELD_OUT * self.design.num_records)
+        neighbouring = self.comparison.neighbouring
+        return [expect_evaluation(n, budget, deviation=each, neighbouring=neighbouring) for each in DEVIATIONS]
+
+    @property
+    def why_no_evaluation(self) -> str:
+        """Why nothing can be said about evaluations; empty if something can."""
+        if self.schema.private:
+            return "Models with private columns cannot be evaluated privately yet."
+        if not self.comparison.delta:
+            return "An evaluation adds Gaussian noise, which cannot give delta = 0."
+        if self.schema.unit is not None:
+            return f"Left out: the formulas are for single records, and '{self.schema.unit}' marks units."
+        return ""
+
+    @property
+    def evaluation_remark(self) -> str:
+        """What the expected widths of an evaluation are about."""
+        held_out = round(HELD_OUT * self.design.num_records)
+        return (
+            f"If {HELD_OUT:.0%} of the records ({held_out:,}) are held out and evaluated at epsilon {self.epsilon:g}, "
+            "the total cost stays the same, since no record is on both sides. Expected half-widths of 95 % intervals "
+            "for the population, if R² is 0.5 and errors are normal, by the standard deviation of the label as a part "
+            "of its declared range. It is private: narrower bounds that still hold all labels help the most."
+        )
+
+    def list_evaluation(self) -> tuple[tuple[str, ...], ...]:
+        """Rows of a table of the expected widths: spread, RMSE, R², and what would halve the width of R²."""
+        return tuple(
+            (
+                f"1/{1 / each.deviation:g} of the range",
+                f"± {100 * each.rmse_width:.2g} %",
+                f"± {each.r2_width:.2g}" if each.r2_width < 1 else "unknown",
+                f"{each.more_records:,.0f}",
+                "none does" if each.more_epsilon is None else f"{each.more_epsilon:.2g}",
+            )
+            for each in self.expect_evaluation()
+        )
 
     @property
     def algorithm(self) -> str:

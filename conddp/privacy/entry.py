@@ -7,6 +7,7 @@ from typing import Any
 
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.fingerprint import Fingerprint
+from conddp.privacy.sides import Side
 from conddp.privacy.transcript import Transcript
 from conddp.stored import decode_settings
 
@@ -34,6 +35,8 @@ class LedgerEntry:
         only the cost is known, and it adds by basic composition.
     table : Fingerprint, optional
         Fingerprint of the public columns.
+    side : Side, optional
+        Side of a public split that was used. If None, all records.
     """
 
     what: str
@@ -43,6 +46,12 @@ class LedgerEntry:
     time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     event: Transcript | None = None
     table: Fingerprint | None = None
+    side: Side | None = None
+
+    @property
+    def title(self) -> str:
+        """What the entry is for, with the side of a split if it has one."""
+        return self.what if self.side is None else f"{self.what} ({self.side.name} records)"
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "LedgerEntry":
@@ -55,11 +64,13 @@ class LedgerEntry:
         """
         values = dict(stored)
         cost, event, table = values.pop("cost"), values.pop("event", None), values.pop("table", None)
+        side = values.pop("side", None)
         entry = cls(
             **values,
             cost=PrivacyBudget(**cost),
             event=None if event is None else Transcript.from_json(event),
             table=None if table is None else Fingerprint.from_json(table),
+            side=None if side is None else Side(**side),
         )
         if not all(isinstance(text, str) for text in (entry.what, entry.reason, entry.time)):
             raise ValueError("what, reason and time must be text.")
@@ -79,6 +90,8 @@ class LedgerEntry:
             stored["event"] = self.event.to_json()
         if self.table is not None:
             stored["table"] = self.table.to_json()
+        if self.side is not None:
+            stored["side"] = {"split": self.side.split, "name": self.side.name}
         return stored
 
 

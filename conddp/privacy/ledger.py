@@ -16,7 +16,8 @@ from conddp.privacy.entry import LedgerEntry, Receipt
 from conddp.privacy.fingerprint import Fingerprint
 from conddp.privacy.ledger_file import Header, LedgerFile
 from conddp.privacy.neighbouring import Neighbouring
-from conddp.privacy.total import JointCost, check_statement
+from conddp.privacy.sides import Side, WorstCost
+from conddp.privacy.total import check_statement
 from conddp.privacy.transcript import Transcript
 
 __all__ = ["LedgerEntry", "PrivacyLedger", "Receipt"]
@@ -159,16 +160,18 @@ class PrivacyLedger:
         return 0 if self._file is None else self._file.num_unchained
 
     @property
-    def joint(self) -> JointCost:
+    def joint(self) -> WorstCost:
         """All entries in the form in which they compose."""
         self._refresh()
-        return JointCost.of(((entry.cost, entry.event) for entry in self._entries), self.neighbouring)
+        return WorstCost.of(((entry.cost, entry.event, entry.side) for entry in self._entries), self.neighbouring)
 
     @property
     def plain_sum(self) -> PrivacyBudget:
-        """Sum of all costs, by basic composition: an upper bound that needs no knowledge of the mechanisms."""
-        self._refresh()
-        return sum((entry.cost for entry in self._entries), PrivacyBudget(0.0, 0.0))
+        """Sum of all costs, by basic composition: an upper bound that needs no knowledge of the mechanisms.
+
+        Of the sides of a split, the one with the largest sum counts.
+        """
+        return self.joint.total
 
     @property
     def spent(self) -> PrivacyBudget:
@@ -204,6 +207,7 @@ class PrivacyLedger:
         event: Transcript | None = None,
         table: Fingerprint | None = None,
         unit: str | None = None,
+        side: Side | None = None,
     ) -> None:
         """Raise if the budget does not cover a fit. Records nothing.
 
@@ -221,6 +225,8 @@ class PrivacyLedger:
             Fingerprint of the public columns. A ledger file belongs to one table.
         unit : str, optional
             The unit that the fit protects, None for one record.
+        side : Side, optional
+            Side of a public split that the fit uses. If None, all records.
 
         Raises
         ------
@@ -240,7 +246,7 @@ class PrivacyLedger:
             self._check_table(what, table)
             if math.isinf(cost.epsilon) and not math.isinf(self.budget.epsilon):
                 raise BudgetExceeded(f"{what} is not private at all, and no finite budget covers it.")
-            together = self.joint.add(cost, event)
+            together = self.joint.add(cost, event, side)
             if not together.is_covered_by(self.budget):
                 total = PrivacyBudget(together.epsilon(self.budget.delta), self.budget.delta)
                 joined = "" if math.isinf(total.epsilon) or not self._entries else f" In all it would be {total}."
@@ -302,7 +308,9 @@ class PrivacyLedger:
         check_statement(entry.cost, entry.event, relation)
 
         def check() -> None:
-            self.check(entry.what, entry.cost, relation, event=entry.event, table=entry.table, unit=unit)
+            self.check(
+                entry.what, entry.cost, relation, event=entry.event, table=entry.table, unit=unit, side=entry.side
+            )
             self._check_grouping(entry)
 
         with self._lock:
@@ -338,8 +346,10 @@ class PrivacyLedger:
 
     def _check_grouping(self, entry: LedgerEntry) -> None:
         """Raise if the units of a ledger are not those of earlier fits, though their column has the same name."""
+        if entry.side is not None:
+            return  # it has the units of one side only
         sizes = entry.details.get("unit_sizes")
-        known = {each.details.get("unit_sizes") for each in self._entries if each.cost.epsilon}
+        known = {each.details.get("unit_sizes") for each in self._entries if each.cost.epsilon and not each.side}
         if self.unit is not None and entry.cost.epsilon and known and sizes not in known:
             raise PrivacyError(
                 f"the values of '{self.unit}' divide the records otherwise than in earlier fits on this ledger. Costs "

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 
 __all__ = [
+    "Bars",
     "Block",
     "Bullets",
     "Chart",
@@ -143,6 +144,44 @@ class Chart:
             )
             for place, x in enumerate(self.x)
         )
+        return Table(self.title, heads, rows)
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Points with bars to both sides, near a diagonal on which x and y are equal.
+
+    Parameters
+    ----------
+    title : str
+        What is drawn; also the alternative text for screen readers.
+    x_label, y_label : str
+        Of the axes.
+    x, y : tuple of float
+        Positions of the points.
+    inner, outer : tuple of (float, float)
+        Ends of a thick and of a thin bar for each point.
+    names : tuple of str
+        What points, thick and thin bars stand for, and the diagonal.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    inner: tuple[tuple[float, float], ...]
+    outer: tuple[tuple[float, float], ...]
+    names: tuple[str, str, str, str]
+
+    def as_table(self) -> Table:
+        """The numbers that are drawn."""
+        heads = (self.x_label, self.y_label, *self.names[1:3])
+        ends = [
+            tuple(f"{show(low)} to {show(high)}" for low, high in pair)
+            for pair in zip(self.inner, self.outer, strict=True)
+        ]
+        rows = tuple((show(x), show(y), *pair) for x, y, pair in zip(self.x, self.y, ends, strict=True))
         return Table(self.title, heads, rows)
 
 
@@ -287,7 +326,7 @@ class Figure:
     file: str
 
 
-Block = Text | Bullets | Formula | Facts | Table | Chart | Dots | Panels | Figure
+Block = Text | Bullets | Formula | Facts | Table | Chart | Bars | Dots | Panels | Figure
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ from conddp.report.document import (
     round_up,
     show,
 )
+from conddp.report.evaluation import describe_evaluation
 
 __all__ = ["report_fit"]
 
@@ -48,6 +49,10 @@ MOST_COEFFICIENTS = 30  # in the figure; the table has all
 LARGEST_EXPONENT = 700.0  # of what floating point can hold
 NOTHING_PRIVATE = (
     "This page holds no private value: everything on it is public, declared, or released under the guarantee."
+)
+DISJOINT = (
+    "Training and held-out records are disjoint sides of a public split. A record is on one of them only, so that of "
+    "both costs the larger one counts, not the sum."
 )
 WEAK = 10.0  # an epsilon above this is called weak
 
@@ -88,6 +93,7 @@ def report_fit(
         _describe_releases(saved),
         _describe_ledger(ledger),
         *([describe_expectations(plan.comparison, plan.epsilon)] if plan else []),
+        *([] if saved.evaluation is None else [describe_evaluation(saved.evaluation)]),
         _describe_model(saved),
         *([] if saved.diagnostics.effects is None else [describe_curves(saved.make_curves(), saved.schema)]),
         _describe_course(saved.diagnostics),
@@ -252,7 +258,7 @@ def _describe_ledger(ledger: PrivacyLedger) -> Section:
     rows = tuple(
         (
             entry.time[:16].replace("T", " "),
-            entry.what,
+            entry.title,
             entry.reason,
             f"{entry.cost.epsilon:g}",
             f"{entry.cost.delta:g}",
@@ -263,6 +269,7 @@ def _describe_ledger(ledger: PrivacyLedger) -> Section:
         "What was spent",
         (
             Text("The ledger when this model was saved. Later fits charged to it are not listed."),
+            *((Text(DISJOINT),) if any(entry.side for entry in ledger.entries) else ()),
             Table("The ledger", ("when (UTC)", "what", "why", "epsilon", "delta"), rows, num_text=3),
             Facts(
                 (

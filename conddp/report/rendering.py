@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from conddp.errors import SchemaError, refuse_existing
+from conddp.report.bars import list_keys, render_bars
 from conddp.report.charts import MOST_MARKERS, name_style, render_chart, render_dots, render_marker
 from conddp.report.document import (
+    Bars,
     Block,
     Bullets,
     Chart,
@@ -89,6 +91,10 @@ def _html(block: Block, numbers: Any) -> dict[str, Any]:
         ]
         svg = Markup(render_chart(block, number=next(numbers)))
         return {"kind": kind, "chart": block, "svg": svg, "legend": legend, "table": block.as_table()}
+    if isinstance(block, Bars):
+        legend = [{"key": Markup(_key(drawn)), "name": name} for name, drawn in list_keys(block)]
+        svg = Markup(render_bars(block, number=next(numbers)))
+        return {"kind": "chart", "chart": block, "svg": svg, "legend": legend, "table": block.as_table()}
     if isinstance(block, Dots):
         return {"kind": kind, "chart": block, "svg": Markup(render_dots(block, number=next(numbers)))}
     if isinstance(block, Panels):
@@ -150,7 +156,7 @@ def _markdown(block: Block) -> str:
         return "\n".join(f"- {_mark(name)}: {_mark(value)}" for name, value in block.facts)
     if isinstance(block, Panels):
         return "\n\n".join(map(_markdown, block.as_tables()))
-    if isinstance(block, Chart):
+    if isinstance(block, (Bars, Chart)):
         block = block.as_table()
     if isinstance(block, Dots):
         rows = tuple(

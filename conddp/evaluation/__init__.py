@@ -1,0 +1,5 @@
+"""Private evaluation of a released model on held-out records."""
+
+from conddp.evaluation.run import evaluate_model
+
+__all__ = ["evaluate_model"]
