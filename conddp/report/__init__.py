@@ -1,6 +1,7 @@
 """Reports: a page about a fit, a plan, a comparison or audits, as HTML, Markdown or JSON."""
 
 from conddp.report.audit import report_audits
+from conddp.report.coefficients import report_summaries
 from conddp.report.comparison import report_comparison
 from conddp.report.fit import report_fit
 from conddp.report.plan import report_plan
@@ -14,5 +15,6 @@ __all__ = [
     "report_comparison",
     "report_fit",
     "report_plan",
+    "report_summaries",
     "write_report",
 ]
