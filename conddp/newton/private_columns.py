@@ -202,7 +202,8 @@ def _sum_clipped(public: WhitenedRows, number: int) -> NDArray[np.float64]:
 def _cut_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Factors by which public rows are multiplied, so that none is longer than their typical length."""
     length = ROW_LENGTH * math.sqrt(rows.shape[1])
-    return np.asarray(np.minimum(1.0, length / np.maximum(np.sqrt((rows**2).sum(axis=1)), 1e-12)))
+    cut = np.minimum(1.0, length / np.maximum(np.sqrt((rows**2).sum(axis=1)), 1e-12))
+    return np.asarray(cut)
 
 
 def bound_moments(row_length: float, private_length: float, diameter: float, neighbouring: Neighbouring) -> float:
