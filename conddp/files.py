@@ -1,9 +1,7 @@
 """Functions from file to file: plan, compare, audit, predict and report. The command line calls them."""
 
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -23,6 +21,7 @@ from conddp.data.schema import Schema
 from conddp.data.stored_table import list_files
 from conddp.data.tasks import count_cores
 from conddp.data.units import Units
+from conddp.data.writers import WRITERS, replace_when_done
 from conddp.errors import SchemaError, refuse_existing
 from conddp.execution import open_executor
 from conddp.features.encoding import Encoding
@@ -356,7 +355,7 @@ def predict_file(
     kinds = _list_kinds(saved.schema, saved.encoding)
     out.parent.mkdir(parents=True, exist_ok=True)
     count = 0
-    with _replace_when_done(out) as temporary, ExitStack() as stack:
+    with replace_when_done(out) as temporary, ExitStack() as stack:
         writer = None
         files = _list(data)
         for piece in chain.from_iterable(stream_table(path, names, kinds=kinds) for path in files):
@@ -386,36 +385,14 @@ def _cast(table: Any, schema: Any) -> Any:
     return cast
 
 
-def _write_parquet(path: Path, schema: Any) -> Any:
-    import pyarrow.parquet
-
-    return pyarrow.parquet.ParquetWriter(path, schema)
-
-
-def _write_csv(path: Path, schema: Any) -> Any:
-    import pyarrow.csv
-
-    return pyarrow.csv.CSVWriter(path, schema)
-
-
-WRITERS: dict[str, Callable[[Path, Any], Any]] = {".parquet": _write_parquet, ".csv": _write_csv}
-
-
-@contextmanager
-def _replace_when_done(out: Path) -> Iterator[Path]:
-    """A temporary file that takes the place of ``out`` at the end, so that a failure leaves no half of a file."""
-    handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}-")
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        temporary.chmod(0o644)
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def report_file(source: Path, out: Path, *, plan: Path | None = None, overwrite: bool = False) -> None:
+def report_file(
+    source: Path,
+    out: Path,
+    *,
+    plan: Path | None = None,
+    about: Mapping[str, str | None] | None = None,
+    overwrite: bool = False,
+) -> None:
     """Write a report on a saved model, or on a stored plan or comparison.
 
     Privacy
@@ -429,17 +406,22 @@ def report_file(source: Path, out: Path, *, plan: Path | None = None, overwrite:
         The file: HTML, Markdown or JSON by its suffix.
     plan : Path, optional
         A stored plan to show with a model.
+    about : mapping of str to str, optional
+        Owner, purpose and source, as in :func:`~conddp.report.report_fit`; of a model only.
     overwrite : bool
         Whether to replace an existing file.
     """
     expected = None if plan is None else load_record(plan)
+    known = {name: value for name, value in (about or {}).items() if value}
     if expected is not None and not isinstance(expected, Plan):
         raise SchemaError(f"'{plan}' is a comparison, not a plan.")
     if source.is_dir() or not source.exists():
         saved = load_model(source)
         if expected is not None and (expected.schema, expected.design) != (saved.schema, saved.design):
             raise SchemaError(f"'{plan}' was made for other columns or records than the model in '{source}'.")
-        document = report_fit(saved, expected)
+        document = report_fit(saved, expected, **known)
+    elif known:
+        raise SchemaError(f"{', '.join(known)} can be shown with the folder of a model only, but '{source}' is a file.")
     elif expected is not None:
         raise SchemaError(f"a plan can be shown with the folder of a model only, but '{source}' is a file.")
     else:

@@ -103,7 +103,7 @@ def test_candidates_may_be_named_and_the_report_says_what_was_released(tmp_path:
     result = Tuned(candidates=("one-shot", "mean"), expected_runs=3).fit(make_records(300), BUDGET)  # type: ignore[arg-type]  # names stand for algorithms
     (release,) = result.transcript
     text = write_report(report_fit(result), tmp_path / "report.md").read_text()
-    assert "best of 3 runs on average" in text and "not protected" not in text
+    assert "best of 3 runs on average" in text and "none: not protected" not in text
 
 
 def test_private_columns_and_the_other_relation_work() -> None:

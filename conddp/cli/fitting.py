@@ -184,10 +184,16 @@ def report(
         Path | None,
         typer.Option(help="The .json file of a plan, to show its expected errors beside a model."),
     ] = None,
+    owner: Annotated[str | None, typer.Option(help="Who is responsible for the model; shown near the top.")] = None,
+    purpose: Annotated[str | None, typer.Option(help="What the model is for; shown near the top.")] = None,
+    source_of_data: Annotated[
+        str | None, typer.Option("--source", help="Where the data come from; shown near the top.")
+    ] = None,
     force: Force = False,
 ) -> None:
     """Write a report on a model, a plan or a comparison. Costs no privacy: everything in it is public or released."""
     from conddp.files import report_file
 
-    report_file(source, out, plan=plan, overwrite=force)
+    about = {"owner": owner, "purpose": purpose, "source": source_of_data}
+    report_file(source, out, plan=plan, about=about, overwrite=force)
     print_plain(f"{out}")

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from conddp._validate import one_of
 from conddp.algorithms import Algorithm, FitRequest
 from conddp.algorithms.several import JointFit
+from conddp.data.parts import PublicFeatures
 from conddp.data.records import Records
 from conddp.errors import SchemaError
 from conddp.estimators.attributes import ModelAttributes
@@ -33,8 +34,11 @@ from conddp.privacy.guarantee import Guarantee
 from conddp.privacy.joint_guarantee import JointGuarantee
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.neighbouring import Neighbouring
+from conddp.theory.design import Design
 
 __all__ = ["PrivateRegressor"]
+
+MOST_DESCRIBED = 300  # columns up to which statistics of public features are kept for reports
 
 
 class PrivateRegressor(Predictions, ModelAttributes, Evaluating, RegressorMixin, BaseEstimator):
@@ -256,14 +260,20 @@ class PrivateRegressor(Predictions, ModelAttributes, Evaluating, RegressorMixin,
         records = Records(public, private, labels[0], units, schema, table, weights)
         if len(labels) == 1:
             training, held_out = request.divide(records)
+            design = self._describe_design(training.public)
             fits: JointFit | FitResult = request.run(training, held_out=held_out)
         else:
+            design = self._describe_design(public)
             fits = request.run_several([records.with_label(label) for label in labels])
         results = (fits,) if isinstance(fits, FitResult) else fits.results
-        self._store(
-            tuple(replace(each, feature_order=given.names, encoding=encoding) for each in results), fits.guarantee
-        )
+        known = {"feature_order": given.names, "encoding": encoding, "design": design}
+        self._store(tuple(replace(each, **known) for each in results), fits.guarantee)
         return self
+
+    def _describe_design(self, public: PublicFeatures) -> Design | None:
+        """Statistics of public features for reports, before anything is spent; None if they would take long."""
+        is_small = public.sparse is None and public.shape[1] <= MOST_DESCRIBED
+        return Design.of(public) if is_small and len(public) > 1 else None
 
     def _fit_files(self, request: FitRequest, files: Sequence[Path], label: Any, **refused: Any) -> "PrivateRegressor":
         """Fit to the files of an Arrow dataset, which are read block by block if they are large."""
@@ -340,7 +350,16 @@ class PrivateRegressor(Predictions, ModelAttributes, Evaluating, RegressorMixin,
         regressor._store(tuple(replace(each, feature_order=names) for each in results), guarantee)
         return regressor
 
-    def report(self, file: str | Path, *, label: str | None = None, overwrite: bool = False) -> Path:
+    def report(
+        self,
+        file: str | Path,
+        *,
+        label: str | None = None,
+        owner: str | None = None,
+        purpose: str | None = None,
+        source: str | None = None,
+        overwrite: bool = False,
+    ) -> Path:
         """Write a report on the fit as HTML, Markdown or JSON, depending on the file suffix.
 
         Privacy
@@ -352,6 +371,9 @@ class PrivateRegressor(Predictions, ModelAttributes, Evaluating, RegressorMixin,
             The file.
         label : str, optional
             Name of the label that the report is about, if there are several.
+        owner, purpose, source : str, optional
+            Who is responsible for the model, what it is for, and where the data come from. They are shown near the
+            top.
         overwrite : bool
             Whether to replace an existing file.
         """
@@ -363,7 +385,8 @@ class PrivateRegressor(Predictions, ModelAttributes, Evaluating, RegressorMixin,
             label = next(iter(results))
         if label not in results:
             raise ValueError(f"a report is about one label: pass label=, one of {list(results)}, got {label!r}.")
-        return write_report(report_fit(results[label]), Path(file), overwrite=overwrite)
+        document = report_fit(results[label], owner=owner, purpose=purpose, source=source)
+        return write_report(document, Path(file), overwrite=overwrite)
 
     def __sklearn_clone__(self) -> "PrivateRegressor":
         """Clone as scikit-learn does, but share the ledger and the random state: a copied generator repeats noise."""

@@ -20,6 +20,7 @@ __all__ = [
 
 WIDTH, HEIGHT = 640, 360
 LEFT, RIGHT, TOP, BOTTOM = 70, 16, 14, 52
+LONGEST_NAME = 18  # characters, in a forest plot
 MOST_MARKERS = 16  # on a curve; longer ones are drawn without
 WIDEST_INTERVAL = 5.0  # of a forest plot, over the median, up to which an interval is drawn in full
 NUM_STYLES = 8  # colours in the style sheet; further series use them again, dashed
@@ -96,7 +97,7 @@ def render_dots(dots: Dots, *, number: int = 1) -> str:
     rows = zip(dots.names, dots.values, dots.low, dots.high, dots.others, strict=True)
     for place, (name, value, low, high, other) in enumerate(rows):
         y = TOP + row * (place + 0.5)
-        short = name if len(name) <= 16 else name[:15] + "…"
+        short = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 8]}…{name[-7:]}"  # ends often differ
         parts.append(f'<text class="tick" text-anchor="end" x="{left - 8}" y="{y + 4:.1f}">{escape(short)}')
         parts.append(f"<title>{escape(name)}: {show(value)}, from {show(low)} to {show(high)}</title></text>")
         start, end = max(across(low), left), min(across(high), WIDTH - RIGHT)
@@ -109,8 +110,8 @@ def render_dots(dots: Dots, *, number: int = 1) -> str:
                 parts.append(
                     f'<line class="cap s0" x1="{edge:.1f}" x2="{edge:.1f}" y1="{y - 5:.1f}" y2="{y + 5:.1f}"/>'
                 )
-        parts.append(f'<circle class="centre s0" cx="{across(value):.1f}" cy="{y:.1f}" r="3.5"/>')
-        parts.append(f'<circle class="other" cx="{across(other):.1f}" cy="{y:.1f}" r="6"/>')
+        parts.append(f'<circle class="centre s0" cx="{across(value):.1f}" cy="{y:.1f}" r="3"/>')
+        parts.append(f'<circle class="other" cx="{across(other):.1f}" cy="{y:.1f}" r="5"/>')
     middle = (left + WIDTH - RIGHT) / 2
     parts.append(f'<text class="axis" text-anchor="middle" x="{middle}" y="{height - 8}">{escape(dots.x_label)}</text>')
     return "".join([*parts, "</svg>"])

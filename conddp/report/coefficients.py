@@ -1,6 +1,7 @@
 """Coefficients of a linear model with their uncertainty: a table and a forest plot."""
 
 import math
+from dataclasses import replace
 
 from conddp.categories import Categories
 from conddp.data.scaling import private_unit
@@ -11,6 +12,8 @@ from conddp.report.document import Block, Document, Dots, Facts, Section, Table,
 __all__ = ["describe_coefficients", "report_summaries"]
 
 MOST_COEFFICIENTS = 30  # in the figure; the table has all
+SMALL = 0.2  # reach of a column, relative to the largest, up to which it is drawn on a scale of its own
+FEWEST_APART = 3  # columns in a figure of their own
 ENDS, PARTS = (0, 1, 2, 5, 6, 4), (0, 3, 7, 8, 9)  # columns of a summary in two tables, which fit a phone
 NOT_STORED = (
     "The uncertainty of the coefficients is not known: the model was saved by an earlier version of conddp, which did "
@@ -46,7 +49,8 @@ def describe_coefficients(
             blocks.append(Facts(summary.facts))
         blocks += _draw(saved, summary)
         blocks.append(_make_table(f"Coefficients with intervals of {100 * level:g} %, {unit}", summary, ENDS))
-        blocks.append(_make_table("Standard errors and their parts, in the same units", summary, PARTS))
+        parts = _make_table("Standard errors and their parts, in the same units", summary, PARTS)
+        blocks.append(replace(parts, folded=True))
         blocks += [Text(text) for text in (summary.explanation, *summary.remarks)]
     if saved.schema.category_columns:
         zero = " and sum to zero" if saved.model.has_constant else ""
@@ -78,17 +82,26 @@ def _draw(saved: FitResult, summary: Summary) -> list[Block]:
     if not largest:
         return []
     title = f"What one standard deviation of a column does to predictions, with intervals of {100 * summary.level:g} %"
+    reach = max(_measure_reach(*pair) for pair in largest)
+    small = [pair for pair in largest if _measure_reach(*pair) < SMALL * reach]
+    if len(small) < FEWEST_APART:
+        return [_make_dots(title, summary.label, largest)]
+    large = [pair for pair in largest if pair not in small]
     return [
-        Dots(
-            title,
-            f"change of '{summary.label}'",
-            tuple(row.name for row, _ in largest),
-            *(
-                tuple(getattr(row, name) * unit for row, unit in largest)
-                for name in ("estimate", "low", "high", "coefficient")
-            ),
-        )
+        _make_dots(title, summary.label, large),
+        _make_dots("The same for columns that do less, on a larger scale", summary.label, small),
     ]
+
+
+def _measure_reach(row: CoefficientRow, unit: float) -> float:
+    """Distance from zero to the far end of the interval, or to the coefficient of the model."""
+    return unit * max(map(abs, (row.low, row.high, row.coefficient)))
+
+
+def _make_dots(title: str, label: str, rows: list[tuple[CoefficientRow, float]]) -> Dots:
+    ends = ("estimate", "low", "high", "coefficient")
+    values = (tuple(getattr(row, name) * unit for row, unit in rows) for name in ends)
+    return Dots(title, f"change of '{label}'", tuple(row.name for row, _ in rows), *values)
 
 
 def _list_without_intervals(saved: FitResult, caption: str) -> list[Block]:

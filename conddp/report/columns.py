@@ -18,11 +18,24 @@ from conddp.report.document import (
 )
 from conddp.theory.design import Design
 
-__all__ = ["describe_columns", "describe_design"]
+__all__ = ["describe_columns", "describe_design", "describe_public", "list_protected"]
+
+MOST_NAMED = 12  # columns in a sentence
 
 
-def describe_columns(schema: Schema, encoding: Encoding | None = None) -> Section:
-    """Roles and declared ranges, and how public columns are encoded."""
+def describe_columns(schema: Schema) -> Section:
+    """Roles and declared ranges of columns, for a plan."""
+    public = (
+        f"Public columns, taken to be known to everyone: {join(schema.public, most=40)}. "
+        "The number of records and the declared ranges are public too."
+        if schema.public
+        else "No column is public. The number of records and the declared ranges are."
+    )
+    return Section("What is public and what is not", (list_protected(schema), Text(public), *_list_about_unit(schema)))
+
+
+def list_protected(schema: Schema) -> Table:
+    """Protected columns with what is declared of them."""
     roles = {Role.LABEL: "the label, private", Role.PRIVATE: "private", Role.PUBLIC: "public"}
     protected = tuple(
         (column.name, roles[column.role], _describe_domain(column))
@@ -30,20 +43,35 @@ def describe_columns(schema: Schema, encoding: Encoding | None = None) -> Sectio
         if column.role is not Role.PUBLIC
     )
     declared = "declared range or categories" if schema.category_columns else "declared range"
+    return Table("Protected columns", ("column", "role", declared), protected, num_text=3)
+
+
+def describe_public(schema: Schema, exposed: str, encoding: Encoding | None = None) -> Section:
+    """What is not protected, and how public columns are encoded.
+
+    Parameters
+    ----------
+    schema : Schema
+        The columns.
+    exposed : str
+        What the guarantee does not cover.
+    encoding : Encoding, optional
+        Encoding of the public columns. If None, the columns are the features.
+    """
+    names = f"All public columns: {join(schema.public, most=100)}."
     return Section(
-        "What is public and what is not",
+        "What remains public",
         (
-            Table("Protected columns", ("column", "role", declared), protected, num_text=3),
-            Text(
-                f"Public columns, taken to be known to everyone: {join(schema.public, most=40)}. "
-                "The number of records and the declared ranges are public too."
-                if schema.public
-                else "No column is public. The number of records and the declared ranges are."
-            ),
+            Text(f"{exposed}. The guarantee takes all of this to be known to everyone and does not protect it."),
+            *((Text(names),) if len(schema.public) > MOST_NAMED else ()),
+            *_list_about_unit(schema),
             *(() if encoding is None or encoding.is_plain else (_describe_encoding(encoding),)),
-            *(() if schema.unit is None else (Text(_describe_unit(schema)),)),
         ),
     )
+
+
+def _list_about_unit(schema: Schema) -> tuple[Text, ...]:
+    return () if schema.unit is None else (Text(_describe_unit(schema)),)
 
 
 def _describe_domain(column: Column) -> str:

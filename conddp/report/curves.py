@@ -33,7 +33,8 @@ def describe_curves(curves: Curves, schema: Schema) -> Section:
             f"A prediction is {show(curves.constant)}, plus the effects of public columns and of pairs of them"
             f"{private}. Effects are in the units of '{label}' and have mean zero over the training records. Bands and "
             "lines are 95 % credible intervals: they follow from the known noise of the releases, the number of "
-            "records and what the fit assumes about smoothness. They do not cover the bias from clamping residuals."
+            "records and what the fit assumes about smoothness. They do not cover the bias from clamping residuals. "
+            "All figures have the same scale, except those that say by how much theirs is enlarged."
         )
     ]
     if shown:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import Literal
 
 __all__ = [
     "Bars",
@@ -16,6 +17,7 @@ __all__ = [
     "Figure",
     "Formula",
     "HeatMap",
+    "Odds",
     "Panel",
     "Panels",
     "Reference",
@@ -74,6 +76,8 @@ class Table:
         Number of leading columns that hold text; the others hold numbers.
     highlighted : tuple of int
         Indices of rows to emphasize.
+    folded : bool
+        Whether a page shows only the caption until it is clicked.
     """
 
     caption: str
@@ -81,6 +85,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     num_text: int = 1
     highlighted: tuple[int, ...] = ()
+    folded: bool = False
 
 
 @dataclass(frozen=True)
@@ -330,6 +335,36 @@ def show_day(days: float) -> str:
 
 
 @dataclass(frozen=True)
+class Odds:
+    """Of 100 guesses, how many are right: a picture of 100 dots.
+
+    Parameters
+    ----------
+    title : str
+        What is drawn; also the alternative text for screen readers.
+    before, after : int
+        How many are right without what is at stake, and with it.
+    names : tuple of str
+        What the dots stand for: those that are right in any case, those that are added, and the others.
+    """
+
+    title: str
+    before: int
+    after: int
+    names: tuple[str, str, str]
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Number of dots of each kind."""
+        return self.before, self.after - self.before, 100 - self.after
+
+    def as_table(self) -> Table:
+        """The numbers that are drawn."""
+        rows = tuple((name, str(count)) for name, count in zip(self.names, self.counts, strict=True))
+        return Table(self.title, ("of 100 guesses", "number"), rows)
+
+
+@dataclass(frozen=True)
 class Figure:
     """A drawing that was made elsewhere.
 
@@ -348,15 +383,26 @@ class Figure:
     file: str
 
 
-Block = Text | Bullets | Formula | Facts | Table | Chart | Bars | Dots | Panels | Figure
+Block = Text | Bullets | Formula | Facts | Table | Chart | Bars | Dots | Odds | Panels | Figure
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and the blocks below it."""
+    """A heading and the blocks below it.
+
+    Parameters
+    ----------
+    title : str
+        The heading.
+    blocks : tuple of Block
+        The content.
+    style : {"plain", "boxed", "folded"}
+        How a page shows it: as it is, in a box at the top, or only the heading until it is clicked.
+    """
 
     title: str
     blocks: tuple[Block, ...]
+    style: Literal["plain", "boxed", "folded"] = "plain"
 
 
 @dataclass(frozen=True)
@@ -373,12 +419,15 @@ class Document:
         The rest.
     footnote : str
         At the bottom.
+    facts : tuple of (str, str)
+        Names and values below the main point, such as the owner.
     """
 
     title: str
     lead: str
     sections: tuple[Section, ...]
     footnote: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
 
 
 def round_up(value: float, digits: int = 3) -> str:

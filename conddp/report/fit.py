@@ -1,8 +1,8 @@
 """The report of a trained model."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from conddp.heads.head import Linearity
@@ -12,18 +12,17 @@ from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
 from conddp.planning.plan import Plan
 from conddp.privacy.guarantee import Guarantee
-from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.neighbouring import Neighbouring
-from conddp.privacy.transcript import (
-    GaussianRelease,
-    PureRelease,
-    Release,
-    SelectedRelease,
-    Transcript,
-    WeightedSumRelease,
+from conddp.report.brief import (
+    LARGEST_EXPONENT,
+    compute_chance,
+    describe_brief,
+    describe_error,
+    list_exposed,
+    show_chance,
 )
 from conddp.report.coefficients import describe_coefficients
-from conddp.report.columns import describe_columns, describe_design
+from conddp.report.columns import describe_design, describe_public, list_protected
 from conddp.report.comparison import describe_expectations
 from conddp.report.curves import describe_curves
 from conddp.report.document import (
@@ -40,24 +39,30 @@ from conddp.report.document import (
     show,
 )
 from conddp.report.evaluation import describe_evaluation
+from conddp.report.releases import describe_ledger, describe_releases
 
 __all__ = ["report_fit"]
 
-LARGEST_EXPONENT = 700.0  # of what floating point can hold
 NOTHING_PRIVATE = (
     "This page holds no private value: everything on it is public, declared, or released under the guarantee."
-)
-DISJOINT = (
-    "Training and held-out records are disjoint sides of a public split. A record is on one of them only, so that of "
-    "both costs the larger one counts, not the sum."
 )
 WEAK = 10.0  # an epsilon above this is called weak
 
 
 def report_fit(
-    saved: FitResult, plan: Plan | None = None, more: tuple[Section, ...] = (), *, footnote: str = NOTHING_PRIVATE
+    saved: FitResult,
+    plan: Plan | None = None,
+    more: tuple[Section, ...] = (),
+    *,
+    footnote: str = NOTHING_PRIVATE,
+    owner: str | None = None,
+    purpose: str | None = None,
+    source: str | None = None,
 ) -> Document:
     """Report of a trained model.
+
+    Sections come in the order in which a privacy officer asks: what is protected and how strongly, what was released
+    and spent, what remains public, how good the model is, what it says, and how it was made.
 
     Privacy
         Everything in it is public, declared, or released under the model's guarantee: no cost.
@@ -69,9 +74,11 @@ def report_fit(
     plan : Plan, optional
         Made from the same public columns; adds the expected errors.
     more : tuple of Section
-        Further sections, after the guarantee.
+        Further sections on how good the model is.
     footnote : str
         At the bottom of the page of a private model.
+    owner, purpose, source : str, optional
+        Who is responsible for the model, what it is for, and where the data come from. They are shown near the top.
 
     Raises
     ------
@@ -84,19 +91,21 @@ def report_fit(
     promise = _show_budget(guarantee) if private else "not private"
     recorded = f", as recorded in format {saved.old_format}" if saved.old_format else ""
     sections = [
-        _describe_guarantee(guarantee),
-        *more,
-        describe_columns(saved.schema, saved.encoding),
-        _describe_releases(saved),
-        _describe_ledger(ledger),
+        describe_brief(saved, plan),
+        _describe_guarantee(saved),
+        describe_releases(saved),
+        describe_ledger(ledger),
+        describe_public(saved.schema, list_exposed(saved), saved.encoding),
+        _describe_quality(saved),
         *([describe_expectations(plan.comparison, plan.epsilon)] if plan else []),
-        *([] if saved.evaluation is None else [describe_evaluation(saved.evaluation)]),
+        *more,
         _describe_model(saved),
         *([] if saved.diagnostics.effects is None else [describe_curves(saved.make_curves(), saved.schema)]),
         _describe_course(saved.diagnostics),
-        *([] if saved.design is None else [describe_design(saved.design)]),
-        Section("Settings and versions", (_list_facts(saved.settings), _list_facts(saved.versions))),
+        *([] if saved.design is None else [replace(describe_design(saved.design), style="folded")]),
+        Section("Settings and versions", (_list_facts(saved.settings), _list_facts(saved.versions)), "folded"),
     ]
+    fields = {"owner": owner, "purpose": purpose, "data source": source}
     lead = (
         f"{_name_model(saved.model)} of '{guarantee.label}' from {guarantee.num_records:,} records and "
         f"{len(guarantee.public_columns) + len(guarantee.private_columns)} columns: {promise}{recorded}."
@@ -108,17 +117,19 @@ def report_fit(
         footnote
         if private
         else "This model is not private: its coefficients and predictions depend on private values without noise.",
+        tuple((name, value) for name, value in fields.items() if value),
     )
 
 
-def _describe_guarantee(guarantee: Guarantee) -> Section:
+def _describe_guarantee(saved: FitResult) -> Section:
+    guarantee, title = saved.guarantee, "What is protected, and how strongly"
     if math.isinf(guarantee.epsilon):
-        return Section("What is guaranteed", (Text(str(guarantee)),))
+        return Section(title, (Text(str(guarantee)),))
     epsilon, delta = guarantee.epsilon, guarantee.delta
     whose = "label and private columns" if guarantee.private_columns else "label"
     factor = math.exp(min(epsilon, LARGEST_EXPONENT))
     amount = round_up(factor) if epsilon <= LARGEST_EXPONENT else f"e^{epsilon:g}"
-    certain = round_up(100 * min(1.0, (factor + delta) / (1 + factor)))
+    certain = show_chance(compute_chance(guarantee.budget, Neighbouring.REPLACE))
     record, its, values = f"any one of the {guarantee.num_records:,} records", "its", "a record has"
     if guarantee.unit:
         record = f"all records with any one of the {guarantee.num_units:,} values of '{guarantee.unit}'"
@@ -156,8 +167,9 @@ def _describe_guarantee(guarantee: Guarantee) -> Section:
     tiny = f"10^{power:.0f}" if abs(power - round(power)) < 1e-9 else f"{delta:g}"
     extra = f" + {tiny}" if delta else ""
     return Section(
-        "What is guaranteed",
+        title,
         (
+            list_protected(saved.schema),
             *((Text(guarantee.remark),) if guarantee.remark else ()),
             Text(plain),
             Formula(f"P[M(D) ∈ S] ≤ e^{epsilon:g} · P[M(D′) ∈ S]{extra}"),
@@ -185,100 +197,10 @@ def _describe_guarantee(guarantee: Guarantee) -> Section:
     )
 
 
-def _describe_releases(saved: FitResult) -> Section:
-    transcript, guarantee = saved.transcript, saved.guarantee
-    if math.isinf(guarantee.epsilon):
-        return Section("What was released", ())
-    if saved.old_format and not len(transcript):
-        missing = f"Format {saved.old_format} of saved models kept no list of releases. The guarantee describes them."
-        return Section("What was released", (Text(missing),))
-    rows = tuple(
-        (what, mechanism, _show_range(sensitivities), _show_range(noise), f"{times:,}")
-        for (what, mechanism), sensitivities, noise, times in _group(transcript)
-    )
-    return Section(
-        "What was released",
-        (
-            Text(
-                "Everything computed from private values, with the noise that was added. The released numbers "
-                "themselves are not shown. The sensitivity is the distance by which "
-                f"{'all records of a unit together' if guarantee.unit else 'one record'} can move what is "
-                "released, for labels scaled to a range of width one."
-            ),
-            Table("Releases", ("what", "mechanism", "sensitivity", "noise", "times"), rows),
-            Text(
-                "Noise is its standard deviation for Gaussian releases and its scale otherwise. The cost of the fit is "
-                f"computed from these releases: together they cost at most {guarantee.budget}."
-            ),
-        ),
-    )
-
-
-def _group(transcript: Transcript) -> Iterator[tuple[tuple[str, str], list[float], list[float], int]]:
-    """Releases of the same kind in a row: what and how, their sensitivities and noise, and how many there are."""
-    for key, members in groupby(transcript, key=lambda release: (release.what, _name_mechanism(release))):
-        releases = list(members)
-        sizes = [_measure(release) for release in releases]
-        yield key, [size for size, _ in sizes], [noise for _, noise in sizes], sum(each.count for each in releases)
-
-
-def _name_mechanism(release: Release) -> str:
-    if isinstance(release, GaussianRelease):
-        sampled = release.sampling_probability < 1.0
-        return (
-            f"Gaussian, each record or unit sampled with {release.sampling_probability:.3g}" if sampled else "Gaussian"
-        )
-    if isinstance(release, WeightedSumRelease):
-        return f"Gaussian noise on {release.num_noisy} of {release.bag_size} labels of every bag"
-    if isinstance(release, SelectedRelease):
-        return f"best of {release.expected_runs:g} runs on average, each a Gaussian mechanism"
-    return release.mechanism if isinstance(release, PureRelease) else "none: not protected"
-
-
-def _measure(release: Release) -> tuple[float, float]:
-    """Sensitivity and noise of a release."""
-    if isinstance(release, GaussianRelease):
-        return release.sensitivity, release.noise_std
-    if isinstance(release, WeightedSumRelease):
-        return release.label_range, release.noise_std
-    if isinstance(release, SelectedRelease):
-        return release.mu, 1.0
-    return (release.sensitivity, release.noise_scale) if isinstance(release, PureRelease) else (math.inf, 0.0)
-
-
-def _show_range(values: Sequence[float]) -> str:
-    low, high = f"{min(values):.3g}", f"{max(values):.3g}"
-    return low if low == high else f"{low} to {high}"
-
-
-def _describe_ledger(ledger: PrivacyLedger) -> Section:
-    rows = tuple(
-        (
-            entry.time[:16].replace("T", " "),
-            entry.title,
-            entry.reason,
-            f"{entry.cost.epsilon:g}",
-            f"{entry.cost.delta:g}",
-        )
-        for entry in ledger.entries
-    )
-    return Section(
-        "What was spent",
-        (
-            Text("The ledger when this model was saved. Later fits charged to it are not listed."),
-            *((Text(DISJOINT),) if any(entry.side for entry in ledger.entries) else ()),
-            Table("The ledger", ("when (UTC)", "what", "why", "epsilon", "delta"), rows, num_text=3),
-            Facts(
-                (
-                    ("budget", str(ledger.budget)),
-                    ("spent", str(ledger.spent)),
-                    ("plain sum of the costs", str(ledger.plain_sum)),
-                    ("remaining at that time, for one more full-batch fit", str(ledger.remaining)),
-                    ("relation", ledger.neighbouring.value),
-                )
-            ),
-        ),
-    )
+def _describe_quality(saved: FitResult) -> Section:
+    if saved.evaluation is not None:
+        return describe_evaluation(saved.evaluation)
+    return Section("How well it predicts", (Text(" ".join(describe_error(saved))),))
 
 
 def _describe_model(saved: FitResult) -> Section:
@@ -286,8 +208,8 @@ def _describe_model(saved: FitResult) -> Section:
     if model.head.linear_in is not Linearity.COLUMNS:
         count = f"{model.layout.size:,} parameters"
         text = f"{_name_model(model)} with {count}. Its weights are in the model's folder."
-        return Section("The model", (Text(text), *_describe_private(saved)))
-    return Section("The model", describe_coefficients(saved))
+        return Section("What the model says", (Text(text), *_describe_private(saved)))
+    return Section("What the model says", describe_coefficients(saved))
 
 
 def _describe_private(saved: FitResult) -> tuple[Block, ...]:

@@ -7,7 +7,7 @@ from html import escape
 from conddp.report.charts import Axis, join_points, open_svg, show_tick
 from conddp.report.document import HeatMap, Panel, name_position, show, show_day
 
-__all__ = ["render_heat_map", "render_panel"]
+__all__ = ["choose_span", "render_heat_map", "render_panel"]
 
 WIDTH, HEIGHT = 300, 210
 LEFT, RIGHT, TOP, BOTTOM = 42, 10, 26, 34
@@ -16,6 +16,22 @@ MOST_LEVELS = 8
 LONGEST_NAME = 15  # characters
 LONGEST_LABEL = 24  # of an axis of a pair
 NUM_SHADES = 5
+ENLARGED = (25, 5, 1)  # scales of panels, so that small effects can be seen beside large ones
+
+
+def choose_span(panel: Panel, span: tuple[float, float]) -> tuple[tuple[float, float], int]:
+    """Choose the range of a panel: the common one, or one that is enlarged as often as the function still fits.
+
+    Returns
+    -------
+    (low, high), int
+        The range, and how many times it is smaller than the common one.
+    """
+    ends = (*panel.low, *panel.high)
+    low, high = min(0.0, *ends), max(0.0, *ends)
+    fits = (each for each in ENLARGED if each == 1 or (low >= span[0] / each and high <= span[1] / each and high > low))
+    factor = next(fits)
+    return (span[0] / factor, span[1] / factor), factor
 
 
 def render_panel(panel: Panel, span: tuple[float, float], *, number: int = 1) -> str:
@@ -26,11 +42,18 @@ def render_panel(panel: Panel, span: tuple[float, float], *, number: int = 1) ->
     panel : Panel
         The function.
     span : (low, high)
-        Common range of the functions of all panels.
+        Common range of the functions of all panels. A panel with a much smaller function has an enlarged scale, and
+        says so.
     number : int
         Tells several of one page apart.
     """
-    return _render_bars(panel, span, number) if panel.names else _render_curve(panel, span, number)
+    span, factor = choose_span(panel, span)
+    note = f"scale enlarged ×{factor}" if factor > 1 else ""
+    drawn = _render_bars(panel, span, number) if panel.names else _render_curve(panel, span, number)
+    if not note:
+        return drawn
+    mark = f'<text class="tick enlarged" text-anchor="end" x="{WIDTH - RIGHT}" y="15">{note}</text></svg>'
+    return drawn.removesuffix("</svg>") + mark
 
 
 def _render_curve(panel: Panel, span: tuple[float, float], number: int) -> str:
@@ -68,10 +91,15 @@ def _render_curve(panel: Panel, span: tuple[float, float], number: int) -> str:
 
 def _list_ticks(panel: Panel, across: Axis) -> list[tuple[float, str]]:
     if not panel.is_date:
-        return [(tick, f"{tick:,.5g}".replace("-", "−")) for tick in across.ticks(3 if panel.is_log else 4)]
+        return [(tick, _show_position(tick)) for tick in across.ticks(3 if panel.is_log else 4)]
     first, last = panel.x[0], panel.x[-1]
     ticks = [first + part * (last - first) for part in (0.12, 0.5, 0.88)]
     return [(tick, show_day(tick)[:7]) for tick in ticks]
+
+
+def _show_position(value: float) -> str:
+    """A position on the axis of a column. Four digits have no comma, since they may be years."""
+    return (f"{value:.5g}" if abs(value) < 1e4 else f"{value:,.5g}").replace("-", "−")
 
 
 def _render_bars(panel: Panel, span: tuple[float, float], number: int) -> str:

@@ -26,11 +26,13 @@ from conddp.report.document import (
     Figure,
     Formula,
     HeatMap,
+    Odds,
     Panel,
     Panels,
     Section,
     Text,
 )
+from conddp.report.odds import list_odds_keys, render_odds
 from conddp.report.panels import render_heat_map, render_panel
 
 __all__ = ["render_html", "render_json", "render_markdown", "write_report"]
@@ -61,6 +63,7 @@ def render_html(document: Document) -> str:
         {
             "title": section.title,
             "anchor": f"section-{place}",
+            "style": section.style,
             "blocks": [_html(b, numbers) for b in section.blocks],
         }
         for place, section in enumerate(document.sections, start=1)
@@ -96,6 +99,10 @@ def _html(block: Block, numbers: Any) -> dict[str, Any]:
     if isinstance(block, Dots):
         drawn = Markup(render_dots(block, number=next(numbers)))
         return {"kind": kind, "chart": block, "svg": drawn, "table": block.as_table(), "legend": _list_marks()}
+    if isinstance(block, Odds):
+        drawn = Markup(render_odds(block, number=next(numbers)))
+        legend = [{"key": Markup(_key(dot)), "name": name} for name, dot in list_odds_keys(block)]
+        return {"kind": kind, "chart": block, "svg": drawn, "legend": legend}
     if isinstance(block, Panels):
         drawn = Markup("".join(_draw_panels(block, numbers)))
         return {"kind": kind, "chart": block, "svg": drawn, "tables": block.as_tables()}
@@ -148,6 +155,7 @@ def _key(content: str) -> str:
 def render_markdown(document: Document) -> str:
     """The same content as Markdown: charts become tables."""
     parts = [f"# {_mark(document.title)}", _mark(document.lead)]
+    parts += [_markdown(Facts(document.facts))] if document.facts else []
     for section in document.sections:
         parts.append(f"## {_mark(section.title)}")
         parts += [_markdown(block) for block in section.blocks]
@@ -169,7 +177,7 @@ def _markdown(block: Block) -> str:
         return "\n".join(f"- {_mark(name)}: {_mark(value)}" for name, value in block.facts)
     if isinstance(block, Panels):
         return "\n\n".join(map(_markdown, block.as_tables()))
-    if isinstance(block, Bars | Chart | Dots):
+    if isinstance(block, Bars | Chart | Dots | Odds):
         block = block.as_table()
     rule = "|" + "".join("---|" if place < block.num_text else "---:|" for place in range(len(block.heads)))
     lines = ["| " + " | ".join(_mark(cell) for cell in row) + " |" for row in block.rows]
@@ -188,6 +196,7 @@ def render_json(document: Document) -> str:
     def encode(section: Section) -> dict[str, Any]:
         return {
             "title": section.title,
+            "style": section.style,
             "blocks": [{"kind": type(block).__name__.lower(), **asdict(block)} for block in section.blocks],
         }
 
@@ -195,6 +204,7 @@ def render_json(document: Document) -> str:
         "conddp_report": 1,
         "title": document.title,
         "lead": document.lead,
+        "facts": dict(document.facts),
         "sections": [encode(section) for section in document.sections],
         "footnote": document.footnote,
     }
