@@ -412,7 +412,7 @@ def report_file(
         Whether to replace an existing file.
     """
     expected = None if plan is None else load_record(plan)
-    known = {name: value for name, value in (about or {}).items() if value}
+    known: dict[str, Any] = {name: value for name, value in (about or {}).items() if value}
     if expected is not None and not isinstance(expected, Plan):
         raise SchemaError(f"'{plan}' is a comparison, not a plan.")
     if source.is_dir() or not source.exists():

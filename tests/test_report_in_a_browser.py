@@ -120,3 +120,34 @@ def test_it_can_be_printed(browser: "Browser", pages: list[Path], tmp_path: Path
     assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
     page.emulate_media(media="print")
     assert not page.locator("nav").is_visible()
+    settings = page.get_by_text("python", exact=True)  # in a folded section, which paper cannot unfold
+    assert settings.is_visible() and (settings.bounding_box() or {"height": 0})["height"] > 5
+
+
+def test_settings_unfold(browser: "Browser", pages: list[Path]) -> None:
+    page, _ = open_page(browser, pages[0])
+    settings = page.get_by_text("python", exact=True)
+    assert not settings.is_visible()
+    page.get_by_role("heading", name="Settings and versions").click()
+    assert settings.is_visible()
+
+
+@pytest.mark.parametrize("width", [320, 390, 1200])
+def test_the_dots_are_in_the_box_and_round(browser: "Browser", pages: list[Path], width: int) -> None:
+    page, _ = open_page(browser, pages[0], viewport={"width": width, "height": 800})
+    box, dots = page.locator(".box").bounding_box(), page.locator(".box svg.odds").bounding_box()
+    assert box is not None and dots is not None
+    assert box["x"] <= dots["x"] and dots["x"] + dots["width"] <= box["x"] + box["width"]
+    assert box["y"] + box["height"] >= dots["y"] + dots["height"]
+    assert dots["width"] == pytest.approx(dots["height"], rel=0.01) and dots["width"] > 150
+    assert (dots["x"] > box["x"] + box["width"] / 2) == (width > 640)  # beside the text, or below it
+
+
+def test_tables_of_text_are_read_row_by_row_on_a_phone(browser: "Browser", pages: list[Path]) -> None:
+    page, _ = open_page(browser, pages[0], viewport={"width": 390, "height": 800}, is_mobile=True)
+    ledger = page.locator("table.texts", has_text="when (UTC)")
+    assert ledger.evaluate("table => table.scrollWidth <= table.closest('.wide').clientWidth")
+    cells = ledger.locator("tbody tr").first.locator("td")
+    tops = [(cells.nth(place).bounding_box() or {"y": 0})["y"] for place in range(2)]
+    assert tops[1] > tops[0]
+    assert cells.first.evaluate("cell => getComputedStyle(cell, '::before').content") == '"what: "'

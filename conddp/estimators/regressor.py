@@ -266,7 +266,7 @@ class PrivateRegressor(Predictions, ModelAttributes, Evaluating, RegressorMixin,
             design = self._describe_design(public)
             fits = request.run_several([records.with_label(label) for label in labels])
         results = (fits,) if isinstance(fits, FitResult) else fits.results
-        known = {"feature_order": given.names, "encoding": encoding, "design": design}
+        known: dict[str, Any] = {"feature_order": given.names, "encoding": encoding, "design": design}
         self._store(tuple(replace(each, **known) for each in results), fits.guarantee)
         return self
 

@@ -164,9 +164,9 @@ def describe_error(saved: FitResult, plan: Plan | None = None) -> list[str]:
     elif evaluation is None:
         texts.append("No held-out records were evaluated.")
     if plan is not None:
-        error = dict(plan.comparison.rank(plan.epsilon)).get(plan.algorithm, math.nan)
+        ratio = dict(plan.comparison.rank(plan.epsilon)).get(plan.algorithm, math.nan)
         texts.append(
-            f"On simulated labels, the plan expected {error:.3g} times the squared error of least squares without "
+            f"On simulated labels, the plan expected {ratio:.3g} times the squared error of least squares without "
             f"privacy, at epsilon {plan.epsilon:g}."
         )
     return texts
