@@ -30,6 +30,7 @@ from conddp.cli.options import (
 from conddp.cli.terminal import (
     describe_default,
     describe_errors,
+    make_coefficient_table,
     make_comparison_table,
     make_design_table,
     make_evaluation_table,
@@ -114,6 +115,9 @@ def plan(
     print_plain(make_comparison_table(made.comparison))
     print_skipped(made.comparison.skipped)
     print_prose(f"\n{made.recommendation}")
+    print_prose(f"\n{made.why_no_coefficients or made.coefficient_remark}")
+    if not made.why_no_coefficients:
+        print_plain(make_coefficient_table(made))
     print_prose(f"\n{made.why_no_evaluation or made.evaluation_remark}")
     if not made.why_no_evaluation:
         print_plain(make_evaluation_table(made))

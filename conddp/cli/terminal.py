@@ -24,6 +24,7 @@ __all__ = [
     "describe_errors",
     "make_comparison_table",
     "make_design_table",
+    "make_coefficient_table",
     "make_evaluation_table",
     "make_table",
     "print_json",
@@ -101,6 +102,15 @@ def make_comparison_table(comparison: "Comparison") -> "Table":
         shown = "mean, private" if name == "mean" else name
         add_row(table, shown, *(f"{error:.3f}" for error in comparison.mean(name)))
     add_row(table, "mean, not private", *[f"{comparison.mean_constant:.3f}"] * len(heads))
+    return table
+
+
+def make_coefficient_table(plan: "Plan") -> "Table":
+    """Widths to expect of the intervals of coefficients."""
+    heads = ("median column", "widest", "records for half", "or epsilon")
+    table = make_table("deviation of the label", *heads, right=heads)
+    for row in plan.list_coefficients():
+        add_row(table, *row)
     return table
 
 

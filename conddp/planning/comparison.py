@@ -26,7 +26,7 @@ from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
 from conddp.stored import decode, require
 
-__all__ = ["Comparison", "compare_algorithms"]
+__all__ = ["Comparison", "compare_algorithms", "take_sample"]
 
 MOST_RECORDS = 50_000
 MOST_RECORDS_NONLINEAR = 10_000  # such heads take longer to fit
@@ -256,13 +256,13 @@ def compare_algorithms(
         raise SchemaError(f"units are of {len(units)} records, but there are {len(public_features)}.")
     linear = HEADS[head].linear_in is Linearity.COLUMNS
     at_most = MOST_RECORDS if linear else MOST_RECORDS_NONLINEAR
-    sample, sampled_units = _sample(public_features, units, at_most)
+    sample, sampled_units = take_sample(public_features, units, at_most)
     if simulate_from is not None:
         if len(simulate_from) != len(public_features):
             raise SchemaError(
                 f"labels would be simulated for {len(simulate_from)} records, but there are {len(public_features)}."
             )
-        simulate_from, _ = _sample(simulate_from, units, at_most)
+        simulate_from, _ = take_sample(simulate_from, units, at_most)
     setting = _Setting(
         sample, dict(private or {}), algorithms, head, epsilons, delta, neighbouring, sampled_units, simulate_from
     )
@@ -336,7 +336,9 @@ def choose_algorithms(
     return tuple(name for name in candidates if name not in slow), slow
 
 
-def _sample(public_features: PublicFeatures, units: Units | None, at_most: int) -> tuple[PublicFeatures, Units | None]:
+def take_sample(
+    public_features: PublicFeatures, units: Units | None, at_most: int
+) -> tuple[PublicFeatures, Units | None]:
     """Enough records to tell algorithms apart; whole units, if there are any."""
     n = len(public_features)
     if n <= at_most:

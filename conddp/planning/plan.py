@@ -1,7 +1,7 @@
 """Plans: how well a private model will do, estimated before any label is read."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from conddp._validate import positive
@@ -11,8 +11,15 @@ from conddp.data.units import Units
 from conddp.errors import SchemaError
 from conddp.evaluation.expectations import Expectation, expect_evaluation
 from conddp.features.encoding import Encoding
+from conddp.heads import HEADS, Linearity
 from conddp.planning.budgets import DELTA, EPSILONS
-from conddp.planning.comparison import Comparison, choose_algorithms, compare_algorithms
+from conddp.planning.coefficients import ExpectedCoefficients, expect_coefficients
+from conddp.planning.comparison import (
+    Comparison,
+    choose_algorithms,
+    compare_algorithms,
+    take_sample,
+)
 from conddp.planning.runner import ProgressCallback
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.neighbouring import Neighbouring
@@ -25,6 +32,9 @@ CANDIDATES = ("auto", "cond-dp", "dpsgd", "rr-on-bins", "mean")
 CLOSE = 1.02  # an algorithm that is better than the default by this factor is recommended instead
 GOOD = 1.05  # times the error of least squares without privacy
 HELD_OUT = 0.25  # of the records, in what is expected of an evaluation
+MOST_LISTED, NUM_WIDEST = 8, 5  # columns in a table of widths: all of them, or the widest
+MOST_DESCRIBED = 300  # columns up to which widths are computed
+MOST_SIMULATED = 20_000  # records that widths are computed from
 DEVIATIONS = (1 / 4, 1 / 8, 1 / 16)  # of the label, as parts of its declared range
 
 
@@ -37,6 +47,7 @@ class _Parts:
     design: Design
     comparison: Any
     encoding: Any = None
+    coefficients: tuple[ExpectedCoefficients, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,8 @@ class Plan:
         Expected errors, from simulated labels.
     encoding : Encoding, optional
         Encoding of the public columns. If None, the columns are the features.
+    coefficients : tuple of ExpectedCoefficients
+        Widths to expect of the intervals of coefficients, for assumed spreads of the label. Empty if nothing is known.
     """
 
     schema: Schema
@@ -62,6 +75,7 @@ class Plan:
     design: Design
     comparison: Comparison
     encoding: Encoding | None = None
+    coefficients: tuple[ExpectedCoefficients, ...] = ()
 
     def expect_noise(self) -> list[tuple[float, float, float, float]]:
         """Root mean square noise of predictions from one release, in the label's units, by theory.
@@ -125,6 +139,68 @@ class Plan:
         )
 
     @property
+    def why_no_coefficients(self) -> str:
+        """Why nothing can be said about coefficients; empty if something can."""
+        if self.coefficients:
+            return ""
+        if HEADS[self.comparison.head].linear_in is not Linearity.COLUMNS:
+            return f"Left out: only linear models have coefficients, and the plan is for head '{self.comparison.head}'."
+        if not self.comparison.delta:
+            return "Left out: intervals of coefficients are those of Gaussian noise, which cannot give delta = 0."
+        return "Not known: there are too many or no columns, or an earlier version made the plan."
+
+    @property
+    def coefficient_remark(self) -> str:
+        """What the expected widths of coefficients are about."""
+        return (
+            f"Expected half-widths of 95 % intervals of coefficients at epsilon {self.epsilon:g}, for the population, "
+            f"in the units of '{self.schema.label.name}' per standard deviation of a column. The standard deviation of "
+            "the label is private: it is assumed to be a part of its declared range. Labels were simulated, linear in "
+            "the columns with R² 0.5 and normal errors, and fitted by CondNewton, the default."
+        )
+
+    def list_coefficients(self) -> tuple[tuple[str, ...], ...]:
+        """Rows of a table: spread, median and widest interval, and what would halve the median."""
+        width, names = self._get_width(), self._list_names()
+        return tuple(
+            (
+                f"1/{1 / each.deviation:g} of the range",
+                f"± {width * each.median:.3g}",
+                f"± {width * each.scaled_half_widths[each.order[0]]:.3g} ('{names[each.order[0]]}')",
+                "unknown" if each.more_records is None else f"{each.more_records:,.0f}",
+                "unknown"
+                if each.more_records is None
+                else "none does"
+                if each.more_epsilon is None
+                else f"{each.more_epsilon:.2g}",
+            )
+            for each in self.coefficients
+            if each.order
+        )
+
+    def list_widest(self) -> tuple[tuple[str, ...], ...]:
+        """Rows of a table of the columns with the widest intervals, for the middle spread of the label."""
+        if not self.coefficients:
+            return ()
+        middle, width, names = self.coefficients[len(self.coefficients) // 2], self._get_width(), self._list_names()
+        shown = middle.order if len(middle.order) <= MOST_LISTED else middle.order[:NUM_WIDEST]
+        return tuple(
+            (
+                names[place],
+                f"± {width * middle.half_widths[place]:.3g}",
+                f"± {width * middle.scaled_half_widths[place]:.3g}",
+            )
+            for place in shown
+        )
+
+    def _get_width(self) -> float:
+        assert self.schema.label.bounds is not None  # Column has made sure
+        return self.schema.label.bounds.width
+
+    def _list_names(self) -> tuple[str, ...]:
+        return (*self.design.columns, *self.schema.private_terms)
+
+    @property
     def algorithm(self) -> str:
         """The algorithm to use: the default, unless another one is clearly better."""
         ranked = self.comparison.rank(self.epsilon)
@@ -186,7 +262,7 @@ class Plan:
         parts = decode(_Parts, stored, "plan")
         encoding = None if parts.encoding is None else Encoding.from_json(parts.encoding)
         schema, comparison = Schema.from_toml(parts.schema), Comparison.from_json(parts.comparison)
-        plan = cls(schema, parts.epsilon, parts.design, comparison, encoding)
+        plan = cls(schema, parts.epsilon, parts.design, comparison, encoding, parts.coefficients)
         design = plan.design
         require(plan.epsilon in comparison.epsilons, "'plan.epsilon' is not among the budgets of the comparison")
         require(
@@ -196,6 +272,16 @@ class Plan:
             "schema, design and comparison of the plan are not of the same data",
         )
         design.check()
+        require(
+            all(
+                len(each.half_widths) == len(each.scaled_half_widths) == len(plan._list_names())
+                and each.deviation > 0
+                and min((*each.half_widths, *each.scaled_half_widths), default=0.0) >= 0
+                and all(value is None or value > 0 for value in (each.more_records, each.more_epsilon))
+                for each in plan.coefficients
+            ),
+            "the expected widths of coefficients are not of these columns",
+        )
         require(comparison.unit == (plan.schema.unit or ""), "schema and comparison of the plan name different units")
         return plan
 
@@ -207,6 +293,7 @@ class Plan:
             "design": self.design.to_json(),
             "comparison": self.comparison.to_json(),
             "encoding": None if self.encoding is None else self.encoding.to_json(),
+            "coefficients": [asdict(each) for each in self.coefficients],
         }
 
 
@@ -272,4 +359,23 @@ def make_plan(
         simulate_from=simulate_from,
     )
     comparison = replace(comparison, skipped={**comparison.skipped, **left_out})
-    return Plan(schema, float(epsilon), Design.of(public_features), comparison, encoding)
+    made = Plan(schema, float(epsilon), Design.of(public_features), comparison, encoding)
+    return replace(made, coefficients=_expect_coefficients(made, public_features, units))
+
+
+def _expect_coefficients(
+    plan: Plan, public_features: PublicFeatures, units: Units | None
+) -> tuple[ExpectedCoefficients, ...]:
+    head, delta = HEADS[plan.comparison.head], plan.comparison.delta
+    if head.linear_in is not Linearity.COLUMNS or not delta or not 0 < len(plan._list_names()) <= MOST_DESCRIBED:
+        return ()
+    sample, sampled_units = take_sample(public_features, units, MOST_SIMULATED)
+    return expect_coefficients(
+        sample,
+        len(public_features),
+        PrivacyBudget(plan.epsilon, delta),
+        deviations=plan.design.deviations,
+        private=dict(zip(plan.schema.private, plan.schema.private_domains, strict=True)),
+        neighbouring=plan.comparison.neighbouring,
+        units=sampled_units,
+    )

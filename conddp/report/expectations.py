@@ -1,9 +1,9 @@
-"""The section of a plan about what to expect of an evaluation."""
+"""Sections of a plan about what to expect of coefficients and of an evaluation."""
 
 from conddp.planning.plan import Plan
 from conddp.report.document import Section, Table, Text
 
-__all__ = ["describe_expected_evaluation"]
+__all__ = ["describe_expected_coefficients", "describe_expected_evaluation"]
 
 HEADS = (
     "standard deviation of the label",
@@ -12,6 +12,33 @@ HEADS = (
     "half the width of R² takes records",
     "or epsilon",
 )
+
+COEFFICIENT_HEADS = (
+    "standard deviation of the label",
+    "median column",
+    "widest",
+    "half the median takes records",
+    "or epsilon",
+)
+
+
+def describe_expected_coefficients(plan: Plan) -> Section:
+    """Widths of the intervals of coefficients, and what would halve them."""
+    title = "How certain coefficients would be"
+    if plan.why_no_coefficients:
+        return Section(title, (Text(plan.why_no_coefficients),))
+    assumed = plan.coefficients[len(plan.coefficients) // 2].deviation
+    widest = (
+        f"Columns with the widest intervals, if the standard deviation of the label is 1/{1 / assumed:g} of its range"
+    )
+    return Section(
+        title,
+        (
+            Text(plan.coefficient_remark),
+            Table("Half-widths of 95 % intervals", COEFFICIENT_HEADS, plan.list_coefficients()),
+            Table(widest, ("column", "per unit of the column", "per standard deviation"), plan.list_widest()),
+        ),
+    )
 
 
 def describe_expected_evaluation(plan: Plan) -> Section:

@@ -12,7 +12,7 @@ from conddp.report.document import (
     Text,
     show,
 )
-from conddp.report.expectations import describe_expected_evaluation
+from conddp.report.expectations import describe_expected_coefficients, describe_expected_evaluation
 
 __all__ = ["report_plan"]
 
@@ -55,6 +55,7 @@ def report_plan(plan: Plan) -> Document:
         (
             Section("Recommendation", (Text(plan.recommendation),)),
             describe_expectations(plan.comparison, plan.epsilon),
+            describe_expected_coefficients(plan),
             describe_expected_evaluation(plan),
             theory,
             describe_design(plan.design),
