@@ -124,6 +124,13 @@ def test_it_can_be_printed(browser: "Browser", pages: list[Path], tmp_path: Path
     assert settings.is_visible() and (settings.bounding_box() or {"height": 0})["height"] > 5
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_nothing_is_wider_than_paper(browser: "Browser", pages: list[Path], number: int) -> None:
+    page, _ = open_page(browser, pages[number], viewport={"width": 700, "height": 1000})  # A4 without margins
+    page.emulate_media(media="print")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 700
+
+
 def test_settings_unfold(browser: "Browser", pages: list[Path]) -> None:
     page, _ = open_page(browser, pages[0])
     settings = page.get_by_text("python", exact=True)

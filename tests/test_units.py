@@ -582,7 +582,7 @@ def test_a_sample_for_simulation_consists_of_whole_units() -> None:
     from conddp.planning import comparison
 
     codes = np.random.default_rng(0).integers(0, 150, size=600)
-    public, units = comparison._sample(PublicFeatures(np.arange(600.0)[:, None]), Units(codes), 200)
+    public, units = comparison.take_sample(PublicFeatures(np.arange(600.0)[:, None]), Units(codes), 200)
     kept = public.values[:, 0].astype(int)
     assert units is not None and 150 < len(kept) <= 200 and len(units) == len(kept)
     assert np.array_equal(kept, np.flatnonzero(np.isin(codes, codes[kept])))

@@ -107,8 +107,8 @@ def make_comparison_table(comparison: "Comparison") -> "Table":
 
 def make_coefficient_table(plan: "Plan") -> "Table":
     """Widths to expect of the intervals of coefficients."""
-    heads = ("median column", "widest", "records for half", "or epsilon")
-    table = make_table("deviation of the label", *heads, right=heads)
+    heads = ("median", "widest", "of column", "records for half", "or epsilon")
+    table = make_table("label", *heads, right=(*heads[:2], *heads[3:]))
     for row in plan.list_coefficients():
         add_row(table, *row)
     return table

@@ -38,7 +38,7 @@ R2 = 0.5
 NUM_SIMULATIONS = 3  # of each spread
 QUANTILE = compute_quantile(0.95)
 FACTORS = (1.0, 2.0, 4.0, 8.0, 32.0)  # multiples of the Gaussian parameter that are tried
-SMALLEST_MU, LARGEST_MU = 1e-3, 20.0  # of a simulated fit; more has nearly no noise
+LARGEST_MU = 20.0  # of a simulated fit; more has nearly no noise
 LARGEST_EPSILON, LARGEST_FACTOR = 100.0, 2.0**20
 
 
@@ -121,8 +121,8 @@ def expect_coefficients(
     shared, found = Shared(), []
     for factor in FACTORS:
         wanted = mu * part * factor  # as much noise in a sample as all records will have
-        simulated = max(min(wanted, LARGEST_MU), SMALLEST_MU)
-        cost = PrivacyBudget(compute_gaussian_epsilon(simulated, budget.delta), budget.delta)
+        simulated = max(min(wanted, LARGEST_MU), mu)
+        cost = PrivacyBudget(max(compute_gaussian_epsilon(simulated, budget.delta), budget.epsilon), budget.delta)
         trials = [
             Trial(each, cost, RandomSource.for_neighbours(place % NUM_SIMULATIONS))
             for place, each in enumerate(records)

@@ -8,7 +8,7 @@ from conddp._validate import positive
 from conddp.data.parts import PublicFeatures
 from conddp.data.schema import Schema
 from conddp.data.units import Units
-from conddp.errors import SchemaError
+from conddp.errors import NotCalibrated, SchemaError
 from conddp.evaluation.expectations import Expectation, expect_evaluation
 from conddp.features.encoding import Encoding
 from conddp.heads import HEADS, Linearity
@@ -147,7 +147,7 @@ class Plan:
             return f"Left out: only linear models have coefficients, and the plan is for head '{self.comparison.head}'."
         if not self.comparison.delta:
             return "Left out: intervals of coefficients are those of Gaussian noise, which cannot give delta = 0."
-        return "Not known: there are too many or no columns, or an earlier version made the plan."
+        return "Not known: there are too many columns or none, or CondNewton cannot be used, or the plan is an old one."
 
     @property
     def coefficient_remark(self) -> str:
@@ -160,13 +160,14 @@ class Plan:
         )
 
     def list_coefficients(self) -> tuple[tuple[str, ...], ...]:
-        """Rows of a table: spread, median and widest interval, and what would halve the median."""
+        """Rows of a table: spread, median and widest interval with its column, and what would halve the median."""
         width, names = self._get_width(), self._list_names()
         return tuple(
             (
                 f"1/{1 / each.deviation:g} of the range",
                 f"± {width * each.median:.3g}",
-                f"± {width * each.scaled_half_widths[each.order[0]]:.3g} ('{names[each.order[0]]}')",
+                f"± {width * each.scaled_half_widths[each.order[0]]:.3g}",
+                names[each.order[0]],
                 "unknown" if each.more_records is None else f"{each.more_records:,.0f}",
                 "unknown"
                 if each.more_records is None
@@ -370,12 +371,15 @@ def _expect_coefficients(
     if head.linear_in is not Linearity.COLUMNS or not delta or not 0 < len(plan._list_names()) <= MOST_DESCRIBED:
         return ()
     sample, sampled_units = take_sample(public_features, units, MOST_SIMULATED)
-    return expect_coefficients(
-        sample,
-        len(public_features),
-        PrivacyBudget(plan.epsilon, delta),
-        deviations=plan.design.deviations,
-        private=dict(zip(plan.schema.private, plan.schema.private_domains, strict=True)),
-        neighbouring=plan.comparison.neighbouring,
-        units=sampled_units,
-    )
+    try:
+        return expect_coefficients(
+            sample,
+            len(public_features),
+            PrivacyBudget(plan.epsilon, delta),
+            deviations=plan.design.deviations,
+            private=dict(zip(plan.schema.private, plan.schema.private_domains, strict=True)),
+            neighbouring=plan.comparison.neighbouring,
+            units=sampled_units,
+        )
+    except NotCalibrated:  # CondNewton cannot be used, which the comparison says
+        return ()

@@ -1,5 +1,7 @@
 """The report of a comparison on simulated labels."""
 
+from collections.abc import Iterable
+
 from conddp.planning.comparison import Comparison
 from conddp.report.document import (
     Block,
@@ -14,6 +16,7 @@ from conddp.report.document import (
 
 __all__ = ["NO_LABEL", "describe_expectations", "report_comparison"]
 
+LEAST_EXCESS = 1.0005  # an error over that of least squares, above which all must be to be drawn in percent above it
 NO_LABEL = "No label and no private column was read for this page."
 
 
@@ -33,34 +36,7 @@ def report_comparison(comparison: Comparison) -> Document:
 
 def describe_expectations(comparison: Comparison, epsilon: float | None = None) -> Section:
     """Errors on simulated labels; ``epsilon`` is the budget that was asked for, if there is one."""
-    constant = comparison.mean_constant
-    series = []
-    for name in comparison.errors:
-        if name == "mean" and len(comparison.errors) > 1:
-            continue  # it is in the table; in the chart it would hide behind the non-private mean
-        low, high = comparison.spread(name)
-        band = name == "auto"
-        series.append(
-            Series(
-                _name_algorithm(name),
-                tuple(comparison.mean(name)),
-                tuple(low) if band else (),
-                tuple(high) if band else (),
-            )
-        )
-    highest = 1.5 * constant
-    seen = [min(value, highest) for each in series for value in each.y]
-    chart = Chart(
-        "Expected error against epsilon, over that of linear least squares without privacy",
-        "epsilon",
-        "error over least squares",
-        comparison.epsilons,
-        tuple(series),
-        (Reference("least squares, not private", 1.0), Reference("the mean alone, not private", constant)),
-        log_x=True,
-        log_y=max([*seen, constant]) > 4 * min(seen),
-        highest=highest,
-    )
+    chart = _draw(comparison)
     rows = tuple(
         (_name_algorithm(name), *(_show_range(comparison, name, place) for place in range(len(comparison.epsilons))))
         for name in comparison.errors
@@ -71,8 +47,8 @@ def describe_expectations(comparison: Comparison, epsilon: float | None = None) 
         "weak and strong signals, light-tailed and heavy-tailed. Every algorithm was fitted to them at every budget "
         f"(delta {comparison.delta:g}, {comparison.head} head, relation {comparison.neighbouring.value}) with its "
         "default settings. An error is the expected squared error on new labels over that of linear least squares "
-        "without privacy on the same labels. Curves are geometric means; the band around the default spans its lowest "
-        "and highest errors. Real labels may be easier or harder to predict; they were not read."
+        "without privacy on the same labels. Curves are of geometric means; the band around the default spans its "
+        "lowest and highest errors. Real labels may be easier or harder to predict; they were not read."
     )
     if epsilon is not None:
         text += f" The budget of this plan is epsilon {epsilon:g}."
@@ -93,6 +69,51 @@ def describe_expectations(comparison: Comparison, epsilon: float | None = None) 
         skipped = tuple((_name_algorithm(name), reason) for name, reason in comparison.skipped.items())
         blocks.append(Table("Not tried", ("algorithm", "why"), skipped, num_text=2))
     return Section("Expected error", tuple(blocks))
+
+
+def _draw(comparison: Comparison) -> Chart:
+    """Errors against epsilon: in percent above least squares if no error is below it, since most are close to it."""
+    constant = comparison.mean_constant
+    means = {name: comparison.mean(name) for name in comparison.errors}
+    if len(means) > 1:
+        means.pop("mean", None)  # it is in the table; in the chart it would hide behind the non-private mean
+    lowest = min(constant, *(value for each in means.values() for value in each))
+    is_excess = lowest > LEAST_EXCESS
+
+    def scale(values: Iterable[float]) -> tuple[float, ...]:
+        if not is_excess:
+            return tuple(values)
+        return tuple(100 * (max(value, (1 + lowest) / 2) - 1) for value in values)  # bands may reach below
+
+    series = []
+    for name, mean in means.items():
+        low, high = comparison.spread(name) if name == "auto" else ((), ())
+        series.append(Series(_name_algorithm(name), scale(mean), scale(low), scale(high)))
+    highest = 1.5 * constant
+    if is_excess:
+        return Chart(
+            "Expected error against epsilon: how much above that of linear least squares without privacy",
+            "epsilon",
+            "above least squares, in %",
+            comparison.epsilons,
+            tuple(series),
+            (Reference("the mean alone, not private", 100 * (constant - 1)),),
+            log_x=True,
+            log_y=True,
+            highest=100 * (highest - 1),
+        )
+    seen = [min(value, highest) for each in series for value in each.y]
+    return Chart(
+        "Expected error against epsilon, over that of linear least squares without privacy",
+        "epsilon",
+        "error over least squares",
+        comparison.epsilons,
+        tuple(series),
+        (Reference("least squares, not private", 1.0), Reference("the mean alone, not private", constant)),
+        log_x=True,
+        log_y=max([*seen, constant]) > 4 * min(seen),
+        highest=highest,
+    )
 
 
 def _show_range(comparison: Comparison, name: str, place: int) -> str:

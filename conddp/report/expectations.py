@@ -17,6 +17,7 @@ COEFFICIENT_HEADS = (
     "standard deviation of the label",
     "median column",
     "widest",
+    "of column",
     "half the median takes records",
     "or epsilon",
 )
