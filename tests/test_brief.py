@@ -21,12 +21,14 @@ from conddp.errors import SchemaError
 from conddp.files import report_file
 from conddp.heads.linear import Linear
 from conddp.models.result import FitResult
+from conddp.planning.comparison import Comparison
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.report import render_html, render_json, render_markdown, report_fit
 from conddp.report.brief import compute_chance, show_chance
-from conddp.report.document import Document, Dots, Odds, Panel, Section, Table, Text
+from conddp.report.comparison import describe_expectations
+from conddp.report.document import Chart, Document, Dots, Odds, Panel, Section, Table, Text
 from conddp.report.odds import render_odds
 from conddp.report.panels import choose_span
 from tests.test_report import Page, make_saved
@@ -230,6 +232,23 @@ def test_a_folded_table_shows_its_caption() -> None:
     assert "<summary>parts</summary>" in html and Page(html).open == []
 
 
+def test_errors_close_to_least_squares_are_drawn_in_percent_above_them() -> None:
+    comparison = Comparison(
+        100, 2, 0, 100, "linear", 1e-6, REPLACE, (1.0, 2.0), {"auto": ((1.1, 1.1), (1.0, 1.02)), "mean": ((3.0, 3.0),) * 2},
+        (2.0, 2.0), {},
+    )  # fmt: skip
+    (chart,) = (block for block in describe_expectations(comparison).blocks if isinstance(block, Chart))
+    assert chart.log_y and chart.y_label == "above least squares, in %"
+    (series,) = chart.series
+    assert series.y == pytest.approx((10.0, 100 * (math.sqrt(1.02) - 1)))
+    assert 0 < series.low[1] < series.y[1] < series.high[1] == pytest.approx(2.0)
+    assert [each.y for each in chart.references] == pytest.approx([100.0])
+    better = replace(comparison, errors={"auto": ((1.1, 1.1), (0.9, 0.9))})  # no percentage above
+    (chart,) = (block for block in describe_expectations(better).blocks if isinstance(block, Chart))
+    assert chart.series[0].y == pytest.approx((1.1, 0.9))
+    assert [each.y for each in chart.references] == pytest.approx([1.0, 2.0])
+
+
 def test_an_estimator_keeps_what_its_forest_plot_needs() -> None:
     result = fit()
     assert result.design is not None and result.design.num_records == 4000
@@ -247,7 +266,7 @@ def test_columns_that_do_little_have_a_scale_of_their_own() -> None:
     assert dots[1].title == "The same for columns that do less, on a larger scale"
 
 
-@pytest.mark.parametrize(("size", "factor"), [(1.0, 1), (0.3, 1), (0.19, 5), (0.05, 5), (0.03, 25)])
+@pytest.mark.parametrize(("size", "factor"), [(1.0, 1), (0.6, 1), (0.3, 2), (0.19, 5), (0.05, 20), (0.01, 50)])
 def test_small_curves_are_enlarged_and_say_so(size: float, factor: int) -> None:
     panel = Panel("p", (0.0, 1.0), (0.0, size), (-size / 2, size / 2), (0.0, size))
     span, times = choose_span(panel, (-1.0, 1.0))

@@ -48,7 +48,8 @@ def describe_expectations(comparison: Comparison, epsilon: float | None = None) 
         f"(delta {comparison.delta:g}, {comparison.head} head, relation {comparison.neighbouring.value}) with its "
         "default settings. An error is the expected squared error on new labels over that of linear least squares "
         "without privacy on the same labels. Curves are of geometric means; the band around the default spans its "
-        "lowest and highest errors. Real labels may be easier or harder to predict; they were not read."
+        "lowest and highest errors, down to the edge where it reaches least squares. Real labels may be easier or "
+        "harder to predict; they were not read."
     )
     if epsilon is not None:
         text += f" The budget of this plan is epsilon {epsilon:g}."

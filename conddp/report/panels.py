@@ -16,7 +16,7 @@ MOST_LEVELS = 8
 LONGEST_NAME = 15  # characters
 LONGEST_LABEL = 24  # of an axis of a pair
 NUM_SHADES = 5
-ENLARGED = (25, 5, 1)  # scales of panels, so that small effects can be seen beside large ones
+ENLARGED = (50, 20, 10, 5, 2, 1)  # scales of panels, so that small effects can be seen beside large ones
 
 
 def choose_span(panel: Panel, span: tuple[float, float]) -> tuple[tuple[float, float], int]:
