@@ -233,10 +233,8 @@ def test_a_folded_table_shows_its_caption() -> None:
 
 
 def test_errors_close_to_least_squares_are_drawn_in_percent_above_them() -> None:
-    comparison = Comparison(
-        100, 2, 0, 100, "linear", 1e-6, REPLACE, (1.0, 2.0), {"auto": ((1.1, 1.1), (1.0, 1.02)), "mean": ((3.0, 3.0),) * 2},
-        (2.0, 2.0), {},
-    )  # fmt: skip
+    errors = {"auto": ((1.1, 1.1), (1.0, 1.02)), "mean": ((3.0, 3.0), (3.0, 3.0))}
+    comparison = Comparison(100, 2, 0, 100, "linear", 1e-6, REPLACE, (1.0, 2.0), errors, (2.0, 2.0), {})
     (chart,) = (block for block in describe_expectations(comparison).blocks if isinstance(block, Chart))
     assert chart.log_y and chart.y_label == "above least squares, in %"
     (series,) = chart.series
