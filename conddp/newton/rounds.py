@@ -67,6 +67,7 @@ WORK = {  # before a round, and about which part of it begins and ends when
 MOST_GRADIENTS = 8_000  # rows whose gradients are averaged
 WORTH = 10.0  # evidence that interactions must have beyond that of none, to be kept in a model that may be simpler
 RIDGE = 0.01  # of the linear function that is closest to a predictor
+FAR_LESS = 4.0  # times what is known to vary, the labels are not expected to vary
 SIGNAL = 0.6  # expected fraction of the variance of the labels that a function of the columns explains
 
 
@@ -254,12 +255,12 @@ class _Rounds:
         return FunctionPosterior.of(overlap, self.measurements, signal_variance=self.signal, sampling_variance=sampling)
 
     def _lower_signal(self, posterior: FunctionPosterior, state: RunState) -> None:
-        """Correct the guess of the signal if the steps have shown that labels vary less than the opening could tell.
+        """Lower the guess of the signal if the steps have shown that labels vary far less than the opening could tell.
 
         With bounds that are far too wide, the opening cannot tell small labels from its noise.
         """
         explained = float(posterior.weights @ posterior.overlap.gram @ posterior.weights)
-        self.signal = min(self.signal, SIGNAL * (state.scale.mean_square + explained))
+        self.signal = min(self.signal, FAR_LESS * SIGNAL * (state.scale.mean_square + explained))
 
     def _refine(self, posterior: FunctionPosterior) -> Overlap:
         """Make the last dictionary, of which no more is needed than its products with what was measured."""
