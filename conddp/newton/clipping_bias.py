@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from conddp.data.passes import run_pass
 from conddp.features.public_rows import PublicRows, RowBlock
+from conddp.newton.error_function import compute_error_function
 from conddp.newton.prior import Posterior
 
 __all__ = ["HALF_RANGE", "ClippingBias", "bound_skewness", "estimate_tails", "find_largest_contribution"]
@@ -26,9 +27,10 @@ Vector = NDArray[np.float64]
 
 HALF_RANGE = 0.5  # of the labels
 SHORTEST_MARGIN = 0.25  # from the mean of the labels to the end of their range, in standard deviations
-HEAVY, HEAVY_IF_SKEWED = 3e-4, 5e-4  # expected squared bias due to heavy tails, relative to the residual variance
+HEAVY = 3e-4  # expected squared bias due to heavy tails, relative to the residual variance
 TAIL_SCALE = 16.0  # clip norm, in residual standard deviations, at which it has fallen to half
-ATTENUATION, ATTENUATION_IF_SKEWED = 0.04, 0.05  # mean squared relative bias of slopes, if all residuals were clipped
+ATTENUATION, ATTENUATION_IF_SKEWED = 0.1, 0.08  # mean squared relative bias of slopes, if all residuals were clipped
+MOST_ATTENUATION = 0.75  # relative bias
 ATTENUATION_DECAY = 5.0  # in residual standard deviations
 TAIL_DECAY = 0.4  # residual standard deviations in which the mean square beyond a limit falls to half
 
@@ -62,14 +64,15 @@ class ClippingBias:
         in_stds, squared = np.asarray(clip_norms) / self.residual_std, self.skewness**2
         light = np.exp(-np.minimum(in_stds, HALF_RANGE / self.residual_std) / self.decay)
         skewed = squared * np.exp(-in_stds / self.decay)
-        heavy = (HEAVY + HEAVY_IF_SKEWED * squared) / (1 + (in_stds / TAIL_SCALE) ** 2)
+        heavy = HEAVY * (1 + squared) / (1 + (in_stds / TAIL_SCALE) ** 2)
         return np.asarray(self.residual_std**2 * (self.penalty * (light + skewed) + heavy))
 
     def estimate_attenuation(self, clip_norm: float, posterior: Posterior) -> Vector:
         """Mean square of the bias that shortens all coefficients of skewed labels by the same unknown factor."""
-        relative = ATTENUATION + ATTENUATION_IF_SKEWED * self.skewness**2
-        relative *= math.exp(-2 * clip_norm / self.residual_std / ATTENUATION_DECAY)
-        return np.asarray(relative * (posterior.mean**2 + posterior.variance))
+        relative = math.sqrt(ATTENUATION + ATTENUATION_IF_SKEWED * self.skewness**2)
+        relative *= math.exp(-clip_norm / self.residual_std / ATTENUATION_DECAY)
+        relative = min(relative, MOST_ATTENUATION)
+        return np.asarray((relative / (1 - relative)) ** 2 * (posterior.mean**2 + posterior.variance))
 
     def estimate_excess(self, limits: Vector | float) -> Vector:
         """Mean square of what clipping residuals to these limits takes away, for a distribution with heavy tails."""
@@ -112,11 +115,14 @@ def estimate_tails(
     clip_norm: float,
     bias: ClippingBias,
     label_range: tuple[float, float],
+    *,
+    signal: float,
 ) -> Vector:
     """Mean square of the bias of every coefficient because residuals of single records are clipped.
 
     What is clipped from a record depends on the length of its row, and on its prediction. It is at most what the
-    declared range of its label allows, and at least that if the prediction is far outside this range.
+    declared range of its label allows, and at least that if the prediction is far outside this range. From long rows,
+    which decide on coefficients nearly alone, clipping also takes the signal: such coefficients lag behind.
 
     Parameters
     ----------
@@ -130,10 +136,16 @@ def estimate_tails(
         What is expected of the residuals.
     label_range : (low, high)
         Declared bounds in the units of the predictions.
+    signal : float
+        Mean square of a coefficient.
     """
     passing = rows.start_pass(coefficients, direction_weights)
     sizes = None if rows.weights is None else rows.weights.values
-    total = run_pass(_Tails(clip_norm, bias, label_range, sizes), passing.blocks, num_cells=_count_cells(rows))
+    total = run_pass(
+        _Tails(clip_norm, bias, label_range, sizes, signal * rows.num_directions),
+        passing.blocks,
+        num_cells=_count_cells(rows),
+    )
     return passing.finish_squares(np.asarray(total)) / rows.total_weight**2
 
 
@@ -174,6 +186,7 @@ class _Tails:
     bias: ClippingBias
     label_range: tuple[float, float]
     weights: Vector | None
+    signal: float  # of all directions
 
     def __call__(self, span: slice, rows: RowBlock) -> Vector:
         weights = None if self.weights is None else self.weights[span]
@@ -186,9 +199,12 @@ class _Tails:
         return np.asarray(total)
 
     def _estimate_excess(self, rows: RowBlock) -> Vector:
-        limits = self.clip_norm / np.maximum(rows.measure(), 1e-12)
+        norms = rows.measure()
+        limits = self.clip_norm / np.maximum(norms, 1e-12)
         predicted, (low, high) = rows.predict(), self.label_range
         above, below = high - predicted, predicted - low  # possible residuals lie between -below and above
         most = np.maximum(np.maximum(above, below) - limits, 0.0)
         least = np.maximum(np.maximum(-above, -below) - limits, 0.0)
-        return np.asarray(np.clip(self.bias.estimate_excess(limits), least**2, most**2))
+        clipped = 1 - compute_error_function(limits / (math.sqrt(2.0) * self.bias.residual_std))
+        lag = self.signal * (norms * clipped) ** 2
+        return np.asarray(np.clip(self.bias.estimate_excess(limits), least**2, most**2) + lag)

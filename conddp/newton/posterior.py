@@ -16,7 +16,7 @@ __all__ = ["Measurement", "ResidualScale", "RunningMean", "RunningPosterior", "U
 
 Vector = NDArray[np.float64]
 
-NEGLIGIBLE = 0.1  # noise variance, relative to that of sampling, below which there is less and less shrinkage
+NEGLIGIBLE = 0.2  # noise variance, relative to that of sampling, below which there is less and less shrinkage
 SKEW = 0.1  # assumed bias of the constant due to clamping, in standard deviations of the residual
 
 
@@ -186,8 +186,8 @@ class RunningPosterior:
         measured = self.measure(mean_square)
         error = measured.noise_variance + measured.bias_variance
         # The records are themselves a sample, so coefficients have a sampling variance of residual variance over n.
-        sampling = mean_square / num_records
-        sampling = sampling * error / (error + NEGLIGIBLE * sampling)  # with hardly any noise it is least squares
+        fresh = mean_square / num_records
+        sampling = fresh * error / (error + NEGLIGIBLE * fresh)  # with hardly any noise it is least squares
         self.posterior = self.prior.update(measured.mean, error + sampling, mean_square + float(before @ before))
 
     def measure(self, mean_square: float) -> Measurement:

@@ -130,7 +130,7 @@ class RunState:
         square_limit = min(max(SQUARE_LIMIT, math.sqrt(precision)) * residual_std, 1.0)
         weights = allot_weights(variance, noise_variance)
         clip_norm = self._limit(clip_norm, weights)
-        self.clipping.append((self.fractions[number] / clip_norm**2, clip_norm / residual_std))
+        self.fraction = self.fractions[number]
         self.direction_weights = weights
         return ResidualQuery(clip_norm, weights, residual_std, square_limit, self.plan.square_weight)
 
@@ -163,11 +163,21 @@ class RunState:
         smoothed = float(precisions @ np.exp(-in_stds / ATTENUATION_DECAY) / precisions.sum())
         bias, rows = self.bias, self.rows
         clip_norm = -ATTENUATION_DECAY * math.log(max(smoothed, 1e-300)) * bias.residual_std
-        slopes = bias.estimate_attenuation(clip_norm, self.running.posterior)
+        posterior = self.running.posterior
+        slopes = bias.estimate_attenuation(clip_norm, posterior)
         if rows.has_constant:
             slopes[0] = 0.0
         if isinstance(rows, PublicRows):
-            tails = estimate_tails(rows, self.coefficients, self.direction_weights, clip_norm, bias, self.label_range)
+            signal = float(np.mean(posterior.mean**2 + posterior.variance))
+            tails = estimate_tails(
+                rows,
+                self.coefficients,
+                self.direction_weights,
+                clip_norm,
+                bias,
+                self.label_range,
+                signal=signal,
+            )
         else:
             tails = bias.estimate_excess(clip_norm) / self.sampling_records
         return replace(measured, bias_variance=measured.bias_variance + slopes + tails)
@@ -189,6 +199,8 @@ class RunState:
     def learn_step(self, query: ResidualQuery, answer: StepEstimate) -> None:
         """Update all estimates with the result of the query for a step."""
         self._add(answer, clamped=True)
+        in_stds = query.clip_norm / query.residual_std
+        self.clipping.append((self.fraction / query.clip_norm**2, in_stds))
         self.scale.update(answer.mean_square, answer.mean_square_std)
         self.clip_norms.append(query.clip_norm)
         self.residual_stds.append(self.scale.residual_std)
