@@ -2,8 +2,8 @@ r"""Bias of the coefficients due to clipping: what to expect of a clip norm, and
 
 Clipping biases least squares if residuals are skewed or heavy-tailed, or where rows are so long that even small
 residuals are clipped. Residuals themselves are private, so their shape is judged by released and public numbers. If
-labels are known to lie beyond one end of their range by nothing, and their mean is m standard deviations from that end,
-their skewness is at least :math:`1/m - m` (Cauchy and Schwarz). Counts, prices and expenses are known to be skewed in
+the mean of labels is m standard deviations from an end of their range, their skewness is at least :math:`1/m - m`
+(Cauchy and Schwarz). Counts, prices and expenses are known to be skewed in
 this way.
 
 Privacy
@@ -20,6 +20,7 @@ from conddp.data.passes import run_pass
 from conddp.features.public_rows import PublicRows, RowBlock
 from conddp.newton.error_function import compute_error_function
 from conddp.newton.prior import Posterior
+from conddp.newton.release import ResidualQuery
 
 __all__ = ["HALF_RANGE", "ClippingBias", "bound_skewness", "estimate_tails", "find_largest_contribution"]
 
@@ -111,8 +112,7 @@ def find_largest_contribution(
 def estimate_tails(
     rows: PublicRows,
     coefficients: Vector,
-    direction_weights: Vector,
-    clip_norm: float,
+    query: ResidualQuery,
     bias: ClippingBias,
     label_range: tuple[float, float],
     *,
@@ -128,10 +128,10 @@ def estimate_tails(
     ----------
     rows : PublicRows
         Feature rows, shape (n, k).
-    coefficients, direction_weights : arrays of shape (k,)
-        Coefficients that determine predictions, and weights that determine the lengths of rows.
-    clip_norm : float
-        Clip norm.
+    coefficients : array of shape (k,)
+        Coefficients that determine predictions.
+    query : ResidualQuery
+        Clip norm and direction weights.
     bias : ClippingBias
         What is expected of the residuals.
     label_range : (low, high)
@@ -139,10 +139,10 @@ def estimate_tails(
     signal : float
         Mean square of a coefficient.
     """
-    passing = rows.start_pass(coefficients, direction_weights)
+    passing = rows.start_pass(coefficients, query.direction_weights)
     sizes = None if rows.weights is None else rows.weights.values
     total = run_pass(
-        _Tails(clip_norm, bias, label_range, sizes, signal * rows.num_directions),
+        _Tails(query.clip_norm, bias, label_range, sizes, signal * rows.num_directions),
         passing.blocks,
         num_cells=_count_cells(rows),
     )

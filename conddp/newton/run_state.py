@@ -73,7 +73,8 @@ class RunState:
         self.label_range, self.skewness = label_range, 0.0
         self.scale = ResidualScale(FIRST_GUESS.mean_square, FIRST_GUESS.std)
         self.clip_norms: list[float] = []
-        self.clipping: list[tuple[float, float]] = []  # precision of each step, and its clip norm in residual stds
+        self.asked: list[ResidualQuery] = []  # for the steps so far
+        self.precisions: list[float] = []  # of the steps, up to a factor
         self.largest: tuple[float, Vector] | None = None  # contribution of a record, and its direction weights
         self.residual_stds: list[float] = []
         self._use(rows, start)
@@ -130,8 +131,6 @@ class RunState:
         square_limit = min(max(SQUARE_LIMIT, math.sqrt(precision)) * residual_std, 1.0)
         weights = allot_weights(variance, noise_variance)
         clip_norm = self._limit(clip_norm, weights)
-        self.fraction = self.fractions[number]
-        self.direction_weights = weights
         return ResidualQuery(clip_norm, weights, residual_std, square_limit, self.plan.square_weight)
 
     def _limit(self, clip_norm: float, weights: Vector) -> float:
@@ -157,27 +156,19 @@ class RunState:
     def measure(self) -> Measurement:
         """Estimate all coefficients without shrinkage, with an estimate of the bias due to clipping."""
         measured = self.running.measure(self.scale.mean_square)
-        if not self.clipping:
+        if not self.asked:
             return measured
-        precisions, in_stds = np.transpose(self.clipping)
-        smoothed = float(precisions @ np.exp(-in_stds / ATTENUATION_DECAY) / precisions.sum())
-        bias, rows = self.bias, self.rows
-        clip_norm = -ATTENUATION_DECAY * math.log(max(smoothed, 1e-300)) * bias.residual_std
-        posterior = self.running.posterior
+        bias, rows, posterior = self.bias, self.rows, self.running.posterior
+        in_stds = [each.clip_norm / each.residual_std for each in self.asked]
+        smoothed = np.average(np.exp(-np.array(in_stds) / ATTENUATION_DECAY), weights=self.precisions)
+        clip_norm = -ATTENUATION_DECAY * math.log(max(float(smoothed), 1e-300)) * bias.residual_std
         slopes = bias.estimate_attenuation(clip_norm, posterior)
         if rows.has_constant:
             slopes[0] = 0.0
         if isinstance(rows, PublicRows):
+            typical = replace(self.asked[-1], clip_norm=clip_norm)
             signal = float(np.mean(posterior.mean**2 + posterior.variance))
-            tails = estimate_tails(
-                rows,
-                self.coefficients,
-                self.direction_weights,
-                clip_norm,
-                bias,
-                self.label_range,
-                signal=signal,
-            )
+            tails = estimate_tails(rows, self.coefficients, typical, bias, self.label_range, signal=signal)
         else:
             tails = bias.estimate_excess(clip_norm) / self.sampling_records
         return replace(measured, bias_variance=measured.bias_variance + slopes + tails)
@@ -199,8 +190,9 @@ class RunState:
     def learn_step(self, query: ResidualQuery, answer: StepEstimate) -> None:
         """Update all estimates with the result of the query for a step."""
         self._add(answer, clamped=True)
-        in_stds = query.clip_norm / query.residual_std
-        self.clipping.append((self.fraction / query.clip_norm**2, in_stds))
+        heaviest = np.argmax(query.direction_weights)
+        self.asked.append(query)
+        self.precisions.append(1 / float(answer.noise_variance[heaviest] * query.direction_weights[heaviest]))
         self.scale.update(answer.mean_square, answer.mean_square_std)
         self.clip_norms.append(query.clip_norm)
         self.residual_stds.append(self.scale.residual_std)
