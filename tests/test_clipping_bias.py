@@ -111,3 +111,13 @@ def test_what_is_clipped_from_single_records_adds_up(kind: Any, weighted: bool, 
         lag = 0.04 * norm**2 * erfc(limit / (math.sqrt(2) * 0.1)) ** 2
         expected += (size * u) ** 2 * (min(max(excess, least**2), lost.max() ** 2) + lag)
     assert found == pytest.approx(expected / sizes.sum() ** 2, rel=1e-6)
+
+
+def test_a_row_too_long_to_square_is_no_error() -> None:
+    values = np.ones((4, 2))
+    values[0, 1] = 1e160
+    rows = WhitenedRows(values, np.ones(2), np.eye(2), has_constant=False)
+    query = ResidualQuery(0.2, np.array([0.5, 0.5]), 0.1, 0.4, 0.0)
+    assert find_largest_contribution(rows, np.ones(2), query.direction_weights, (-0.5, 0.5)) == math.inf
+    found = estimate_tails(rows, np.ones(2), query, BIAS, (-0.5, 0.5), signal=0.01)
+    assert np.isfinite(found).all() and found[1] > 1e6

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from conddp.data.passes import run_pass
 from conddp.features.public_rows import PublicRows, RowBlock
 from conddp.newton.error_function import compute_error_function
-from conddp.newton.prior import Posterior
+from conddp.newton.prior import VAGUE, Posterior
 from conddp.newton.release import ResidualQuery
 
 __all__ = ["HALF_RANGE", "ClippingBias", "bound_skewness", "estimate_tails", "find_largest_contribution"]
@@ -104,9 +104,13 @@ def bound_skewness(mean: float, mean_std: float, label_std: float) -> float:
 def find_largest_contribution(
     rows: PublicRows, coefficients: Vector, direction_weights: Vector, label_range: tuple[float, float]
 ) -> float:
-    """Largest norm of residual times weighted row that a record can have: with this clip norm nothing is clipped."""
-    find = _Largest(label_range)
-    return run_pass(find, rows.start_pass(coefficients, direction_weights).blocks, num_cells=_count_cells(rows)).value
+    """Largest norm of residual times weighted row that a record can have: with this clip norm nothing is clipped.
+
+    It is infinite if a row is too long to square.
+    """
+    passing = rows.start_pass(coefficients, direction_weights)
+    found = run_pass(_Largest(label_range), passing.blocks, num_cells=_count_cells(rows)).value
+    return found if math.isfinite(found) else math.inf
 
 
 def estimate_tails(
@@ -146,7 +150,8 @@ def estimate_tails(
         passing.blocks,
         num_cells=_count_cells(rows),
     )
-    return passing.finish_squares(np.asarray(total)) / rows.total_weight**2
+    found = passing.finish_squares(np.asarray(total)) / rows.total_weight**2
+    return np.where(np.isfinite(found), found, VAGUE)
 
 
 def _count_cells(rows: PublicRows) -> int:
@@ -160,7 +165,7 @@ class _Maximum:
     value: float
 
     def __add__(self, other: "_Maximum") -> "_Maximum":
-        return _Maximum(max(self.value, other.value))
+        return _Maximum(float(np.maximum(self.value, other.value)))  # NaN if either is NaN
 
 
 @dataclass(frozen=True)
@@ -169,13 +174,14 @@ class _Largest:
 
     label_range: tuple[float, float]
 
+    @np.errstate(all="ignore")  # rows may be too long to square
     def __call__(self, span: slice, rows: RowBlock) -> _Maximum:
         low, high = self.label_range
-        largest = 0.0
+        largest = [0.0]
         for _, part in rows.list_parts():
             predicted = part.predict()
-            largest = max(largest, float((np.maximum(high - predicted, predicted - low) * part.measure()).max()))
-        return _Maximum(largest)
+            largest.append(float((np.maximum(high - predicted, predicted - low) * part.measure()).max()))
+        return _Maximum(float(np.max(largest)))
 
 
 @dataclass(frozen=True)
@@ -188,6 +194,7 @@ class _Tails:
     weights: Vector | None
     signal: float  # of all directions
 
+    @np.errstate(all="ignore")  # rows may be too long to square
     def __call__(self, span: slice, rows: RowBlock) -> Vector:
         weights = None if self.weights is None else self.weights[span]
         total: Vector | float = 0.0
