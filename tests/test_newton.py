@@ -99,8 +99,7 @@ def test_the_clip_norm_has_the_least_expected_error_of_all_candidates(rng: np.ra
         def expect(clip_norm: float, v: Any = variance, b: ClippingBias = bias, u: float = unit_std) -> float:
             noise_variance = (clip_norm * u / (2 * ndtr(clip_norm / b.residual_std) - 1)) ** 2
             left = float((v * noise_variance / (v * allot_weights(v, noise_variance) + noise_variance)).sum())
-            usual, now = float(b.expect(0.5)), float(b.expect(clip_norm))
-            return left + (now if clip_norm <= 0.5 else usual - (1 - left / float(v.sum())) * (usual - now))
+            return left + float(b.expect(clip_norm, kept=1 - left / float(v.sum())))
 
         errors = [expect(float(each)) for each in CANDIDATES * bias.residual_std]
         assert expect(chosen) == pytest.approx(min(errors), rel=1e-12)

@@ -55,18 +55,25 @@ class ClippingBias:
     penalty: float = 0.01
     decay: float = 2.0
 
-    def expect(self, clip_norms: Vector | float) -> Vector:
+    def expect(self, clip_norms: Vector | float, *, kept: Vector | float = 1.0) -> Vector:
         """Expected squared bias of all coefficients together.
 
         It has three parts. That of light tails does not fall beyond half of the label range: no residual of a
         prediction in the middle is larger, so only rows that are longer than others would gain from it. That of skewed
         labels does, and that of heavy tails falls slowly. The latter matters only if there is hardly any noise.
+
+        Parameters
+        ----------
+        clip_norms : array
+            Clip norms.
+        kept : array
+            Fraction of the coefficients that shrinkage leaves, and with it of the bias of skewed and heavy tails.
         """
         in_stds, squared = np.asarray(clip_norms) / self.residual_std, self.skewness**2
-        light = np.exp(-np.minimum(in_stds, HALF_RANGE / self.residual_std) / self.decay)
-        skewed = squared * np.exp(-in_stds / self.decay)
+        light = self.penalty * np.exp(-np.minimum(in_stds, HALF_RANGE / self.residual_std) / self.decay)
+        skewed = self.penalty * squared * np.exp(-in_stds / self.decay)
         heavy = HEAVY * (1 + squared) / (1 + (in_stds / TAIL_SCALE) ** 2)
-        return np.asarray(self.residual_std**2 * (self.penalty * (light + skewed) + heavy))
+        return np.asarray(self.residual_std**2 * (light + kept * (skewed + heavy)))
 
     def estimate_attenuation(self, clip_norm: float, posterior: Posterior) -> Vector:
         """Mean square of the bias that shortens all coefficients of skewed labels by the same unknown factor."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from conddp._validate import in_range, positive, positive_integer
-from conddp.newton.clipping_bias import HALF_RANGE, ClippingBias
+from conddp.newton.clipping_bias import ClippingBias
 from conddp.newton.prior import Posterior
 
 __all__ = ["NewtonPlan", "allot_weights", "choose_clip_norm"]
@@ -88,8 +88,7 @@ def choose_clip_norm(
 ) -> float:
     """Choose the clip norm with the least expected error from noise and clipping.
 
-    Where noise hides the coefficients, they are shrunk to what is known already, and their bias with them. So a clip
-    norm beyond half of the label range lowers the expected bias only by the fraction of the coefficients that is left.
+    Where noise hides the coefficients, they are shrunk to what is known already, and their bias with them.
 
     Parameters
     ----------
@@ -105,11 +104,9 @@ def choose_clip_norm(
     """
     candidates = np.minimum(CANDIDATES * bias.residual_std, at_most)
     noise_variance = (candidates * unit_std / (2 * ndtr(candidates / bias.residual_std) - 1)) ** 2
-    left, expected = _expect_errors(posterior.variance, noise_variance), bias.expect(candidates)
-    usual = bias.expect(HALF_RANGE)
-    kept = 1 - left / posterior.variance.sum()
-    expected = np.where(candidates > HALF_RANGE, usual - kept * (usual - expected), expected)
-    return min(max(float(candidates[np.argmin(left + expected)]), at_least), at_most)
+    left = _expect_errors(posterior.variance, noise_variance)
+    expected = left + bias.expect(candidates, kept=1 - left / posterior.variance.sum())
+    return min(max(float(candidates[np.argmin(expected)]), at_least), at_most)
 
 
 def _expect_errors(variance: Vector, noise_variances: Vector) -> Vector:
