@@ -30,9 +30,9 @@ HALF_RANGE = 0.5  # of the labels
 SHORTEST_MARGIN = 0.25  # from the mean of the labels to the end of their range, in standard deviations
 HEAVY = 3e-4  # expected squared bias due to heavy tails, relative to the residual variance
 TAIL_SCALE = 16.0  # clip norm, in residual standard deviations, at which it has fallen to half
-ATTENUATION, ATTENUATION_IF_SKEWED = 0.1, 0.08  # mean squared relative bias of slopes, if all residuals were clipped
+ATTENUATION, ATTENUATION_IF_SKEWED = 0.1, 0.12  # mean squared relative bias of slopes, if all residuals were clipped
 MOST_ATTENUATION = 0.75  # relative bias
-ATTENUATION_DECAY = 5.0  # in residual standard deviations
+ATTENUATION_DECAY = 6.0  # in residual standard deviations
 TAIL_DECAY = 0.4  # residual standard deviations in which the mean square beyond a limit falls to half
 
 
