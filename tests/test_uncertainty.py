@@ -431,6 +431,21 @@ def test_arrays_of_an_uncertainty_must_fit_together(name: str) -> None:
         replace(whole, bias_variance=np.array([-1.0, 0.0])).check(2)
 
 
+@pytest.mark.parametrize("algorithm", [CondNewton(), OneShot(), CondDP()], ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize("private", [0, 1])
+def test_deviations_of_columns_follow_from_the_directions(algorithm: Algorithm, private: int) -> None:
+    if private and not isinstance(algorithm, CondNewton):
+        pytest.skip("no uncertainty with private columns")
+    records, _, _ = make_records(np.random.default_rng(0), 2000, private=private)
+    scales = np.array([1e6, 1e-4, 1.0, 1.0])[: 4 - private]
+    X = records.public.values * scales + 3 * scales
+    other = Records(PublicFeatures(X), records.private, records.label)
+    known = fit(algorithm, other, 2.0, 0).get_uncertainty()
+    np.testing.assert_allclose(
+        known.compute_deviations(4 - private)[: 4 - private], X.std(axis=0), rtol=0.05 if private else 1e-4
+    )
+
+
 def test_columns_too_small_for_squares_have_no_uncertainty() -> None:
     X = 1e-160 * np.random.default_rng(0).normal(size=(300, 3))
     records = Records(PublicFeatures(X), None, Labels(np.zeros(300), Bounds(-4, 4)))

@@ -218,6 +218,23 @@ class Uncertainty:
             self.bound * np.sqrt(np.where(loose, of_directions**2, 0.0).sum(axis=1)),
         )
 
+    def compute_deviations(self, constant: int) -> Vector:
+        """Compute the standard deviation over the training records of what each parameter is multiplied by.
+
+        Directions are uncorrelated and have unit second moment, and depend on the columns through the matrix, which is
+        inverted here. For private columns and collinear ones the result is approximate.
+
+        Parameters
+        ----------
+        constant : int
+            Place of the parameter of the constant column.
+        """
+        lengths = np.sqrt((self.matrix**2).sum(axis=1))
+        scales = 1 / np.where(lengths > 0, lengths, 1.0)
+        columns = scales[:, None] * np.linalg.pinv((scales[:, None] * self.matrix).T)
+        means = columns @ columns[constant]
+        return np.asarray(np.sqrt(np.maximum((columns**2).sum(axis=1) - means**2, 0.0)))
+
     @property
     def mean_error_variance(self) -> float:
         """Mean over the training records of the expected squared error of the prediction."""
