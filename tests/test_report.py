@@ -248,6 +248,11 @@ def test_coefficients_come_with_intervals_and_a_forest_plot(tmp_path: Path, priv
         [unit * each for each in (row.low, row.estimate, row.high, row.coefficient)]
     )
     assert summary.explanation in Page(render_html(document)).text
+    sections = report_fit(replace(saved, design=None)).sections  # as of an estimator, which does not compute it
+    (again,) = (block for section in sections for block in section.blocks if isinstance(block, Dots))
+    assert dict(zip(again.names, again.high, strict=True)) == pytest.approx(
+        dict(zip(dots.names, dots.high, strict=True)), rel=0.05
+    )
 
 
 def test_a_model_without_stored_uncertainty_says_so(tmp_path: Path) -> None:
@@ -409,7 +414,7 @@ def test_a_forest_plot_has_intervals_and_arrows_where_they_leave_it() -> None:
     assert svg.count('class="cap s0"') == 7
     centres = [float(each.get("cx", "")) for each in tree.iter() if each.get("class") == "centre s0"]
     assert (float(bars[0].get("x1", "")) + float(bars[0].get("x2", ""))) / 2 == pytest.approx(centres[0], abs=0.2)
-    assert "bbbbbbbbbbbbbbb…" in svg and f"{'b' * 40}: -1, from -2 to 0" in svg
+    assert "bbbbbbbb…bbbbbbb" in svg and f"{'b' * 40}: -1, from -2 to 0" in svg
 
 
 def luminance(colour: str) -> float:

@@ -96,7 +96,7 @@ def render_dots(dots: Dots, *, number: int = 1) -> str:
     rows = zip(dots.names, dots.values, dots.low, dots.high, dots.others, strict=True)
     for place, (name, value, low, high, other) in enumerate(rows):
         y = TOP + row * (place + 0.5)
-        short = name if len(name) <= 16 else name[:15] + "…"
+        short = name if len(name) <= 16 else f"{name[:8]}…{name[-7:]}"  # names often differ at their ends
         parts.append(f'<text class="tick" text-anchor="end" x="{left - 8}" y="{y + 4:.1f}">{escape(short)}')
         parts.append(f"<title>{escape(name)}: {show(value)}, from {show(low)} to {show(high)}</title></text>")
         start, end = max(across(low), left), min(across(high), WIDTH - RIGHT)

@@ -62,10 +62,13 @@ def _make_table(caption: str, summary: Summary, places: tuple[int, ...]) -> Tabl
 
 def _draw(saved: FitResult, summary: Summary) -> list[Block]:
     """The forest plot, if standard deviations of the columns are known."""
-    design = saved.design
-    if design is None:
+    if saved.design is not None:
+        units = [*saved.design.deviations]
+    elif saved.model.has_constant:
+        number = len(saved.features)
+        units = saved.get_uncertainty().compute_deviations(number)[:number].tolist()
+    else:
         return []
-    units = [*design.deviations]
     for domain in saved.model.private_domains:
         units += [1.0] * len(domain) if isinstance(domain, Categories) else [private_unit(domain)]
     by_name = dict(zip((*saved.features, *saved.schema.private_terms), units, strict=True))

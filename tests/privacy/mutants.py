@@ -280,6 +280,24 @@ MUTANTS = (
         "cut = 1.0 + 0.0 * np.minimum(1.0, length / ",
     ),
     Mutant(
+        "variances: the mean row instead of the longest",
+        "newton/residual_variances.py",
+        "max(float(moves.max())",
+        "max(float(moves.mean())",
+    ),
+    Mutant(
+        "variances: residuals not clamped",
+        "newton/residual_variances.py",
+        "np.minimum(residuals**2, limit)",
+        "residuals**2",
+    ),
+    Mutant(
+        "variances: paid for by nothing",
+        "algorithms/cond_newton.py",
+        "mu * math.sqrt(1 - variance_fraction)",
+        "mu",
+    ),
+    Mutant(
         "one-shot: the mean row instead of the longest",
         "algorithms/one_shot.py",
         "longest = float(np.sqrt((V * V).sum(axis=1)).max())",

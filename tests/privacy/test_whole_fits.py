@@ -45,6 +45,7 @@ BUDGET = PrivacyBudget(2.0, 1e-4)
 CASES: dict[str, tuple[Algorithm, Head, bool]] = {
     "cond-newton": (CondNewton(), Linear(), False),
     "cond-newton with private columns": (CondNewton(), Linear(), True),
+    "cond-newton with variances": (CondNewton(variance_fraction=0.2), Linear(), False),
     "cond-newton wide": (CondNewton(), Wide(width=12), False),
     "cond-newton mlp": (CondNewton(width=30), MLP(hidden=(4,)), False),
     "cond-newton fm": (CondNewton(width=30), FactorizationMachine(rank=2), False),
