@@ -93,7 +93,9 @@ class Plan:
     def why_no_evaluation(self) -> str:
         """Why nothing can be said about evaluations; empty if something can."""
         if self.schema.private:
-            return "Models with private columns cannot be evaluated privately yet."
+            return (
+                "Left out: the formulas are for public predictions, and those of models with private columns are not."
+            )
         if not self.comparison.delta:
             return "An evaluation adds Gaussian noise, which cannot give delta = 0."
         if self.schema.unit is not None:
