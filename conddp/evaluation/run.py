@@ -37,6 +37,7 @@ __all__ = ["MOMENTS_SHARE", "NUM_BINS", "evaluate_model"]
 
 MOMENTS_SHARE = 0.9  # of the squared mu, for the figures; the rest is for their sampling variances
 NUM_BINS = 10  # of the calibration curve
+PREDICTION_DIGITS = 6  # of scaled predictions, in what the noise of a seeded evaluation depends on
 _MOST_BINS = 1000
 
 
@@ -115,7 +116,7 @@ def evaluate_model(
     event = make_gaussian_event(mu)
     ledger.check("the evaluation", budget, neighbouring, event=event, table=table, unit=unit, side=records.side)
     source = random_source or RandomSource.of(None)
-    source = source.bind(_identify(result, used, budget, recipe.settings, neighbouring))
+    source = source.bind(_identify(result, used, budget, num_bins, neighbouring))
     curator = curator_class(source.generator("noise"), num_records=used.num_records, budget=budget)
     locked = Locked(used, price=budget, ledger=ledger)
     entry = LedgerEntry(
@@ -218,11 +219,12 @@ class _PrivateRecipe:
 
 
 def _identify(
-    result: FitResult, used: Records, budget: PrivacyBudget, settings: object, neighbouring: Neighbouring
+    result: FitResult, used: Records, budget: PrivacyBudget, num_bins: int, neighbouring: Neighbouring
 ) -> Iterator[bytes | CellBytes]:
     """Everything that makes this evaluation this one and no other, for the noise of a seeded one."""
-    yield repr(("evaluation", budget, settings, neighbouring.value)).encode()
-    yield CellBytes(result.predict(used.public, used.private))
+    yield repr(("evaluation", budget, num_bins, neighbouring.value)).encode()
+    predictions = result.predict(used.public, used.private) / used.label.bounds.width
+    yield CellBytes(np.round(predictions, PREDICTION_DIGITS) + 0.0)  # the same on machines that round differently
     yield CellBytes(used.label.bounds.clamp(used.label.values))
     if used.weights is not None:
         yield CellBytes(used.weights, b"weights")
