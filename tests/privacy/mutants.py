@@ -266,8 +266,8 @@ MUTANTS = (
     Mutant(
         "evaluation: each release at the cost of both",
         "evaluation/run.py",
-        "mu=mu * math.sqrt(1 - MOMENTS_SHARE)",
-        "mu=mu",
+        "mu * math.sqrt(1 - MOMENTS_SHARE)",
+        "mu",
     ),
     Mutant(
         "evaluation: private predictions taken for public",
