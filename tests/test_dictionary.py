@@ -1,6 +1,7 @@
 """Coordinates of columns, dictionaries of features, and which features they hold."""
 
 import math
+import warnings
 from dataclasses import replace
 from itertools import combinations, product
 
@@ -13,6 +14,7 @@ from conddp.features import dictionary as dictionaries
 from conddp.features.column_scales import FARTHEST, NUM_KNOTS, ColumnScales
 from conddp.features.dictionary import Component, Dictionary
 from conddp.features.feature_families import LEAST_RELEVANT, MOST_FREQUENCY, SMOOTHNESS, Families, Relevance
+from conddp.features.row_sample import draw_rows
 
 Vector = NDArray[np.float64]
 
@@ -118,7 +120,7 @@ def test_a_general_dictionary_has_features_of_every_family_and_none_of_columns_t
         "triples",
         "waves of values",
         "waves of ranks",
-        "short waves of values",
+        "short waves",
     }
     single = (made.frequencies > 0).sum(axis=1) == 1
     assert set(made.places[single, 0]) == {0, 1, 2}  # a function of a column with two values is linear
@@ -226,3 +228,40 @@ def test_rounding_features_does_not_matter_for_columns_far_from_zero_or_almost_c
     weights = rng.normal(size=len(exact))
     predicted = weights @ exact
     assert np.abs(weights @ rounded - predicted).max() < 1e-5 * predicted.std()
+
+
+@pytest.mark.parametrize("period", [2, 3, 4])
+def test_a_sample_has_rows_of_all_kinds_that_take_turns(period: int) -> None:
+    n = 60_000
+    for weights in (None, np.ones(n)):
+        counts = np.bincount(np.arange(n)[draw_rows(n, 20_000, weights)] % period)
+        assert counts.min() > 0.9 * 20_000 / period
+    column = np.column_stack([np.arange(200_000) % period, np.zeros(200_000)])
+    assert ColumnScales.of(PublicFeatures(column)).factor[0] == pytest.approx(1 / np.arange(period).std(), rel=0.01)
+
+
+def test_a_weighted_sample_has_the_means_of_the_rows_with_their_weights() -> None:
+    rng = np.random.default_rng(0)
+    values, weights = rng.normal(size=5000), rng.gamma(0.5, size=5000)
+    sampled = values[draw_rows(5000, 5000, weights)]
+    assert sampled.mean() == pytest.approx(np.average(values, weights=weights), abs=0.02)
+
+
+def test_a_column_too_small_to_be_scaled_counts_as_constant() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ColumnScales.of(PublicFeatures(np.array([[0.0], [1e-310]]))).factor[0] == 0.0
+
+
+def test_kinds_of_interactions_that_explain_more_get_more_features() -> None:
+    X = np.random.default_rng(0).normal(size=(400, 6))
+    scales, gradients = ColumnScales.of(PublicFeatures(X)), np.random.default_rng(1).normal(size=(50, 6))
+    numbers = {}
+    for kind in ("pairs", "waves of ranks"):
+        relevance = Relevance.of(gradients, None, {"linear": 5.0, kind: 0.3})
+        made = Families(300).make(scales, X, relevance, seed=0)
+        counts = np.bincount(made.component, minlength=len(made.names))
+        numbers[kind] = {name: counts[made.names.index(name)] for name in ("pairs", "waves of ranks", "short waves")}
+    for kind, other in (("pairs", "waves of ranks"), ("waves of ranks", "pairs")):
+        assert numbers[kind][kind] > 250 and numbers[other][kind] < 30
+        assert numbers[kind]["short waves"] >= 4  # none is given up

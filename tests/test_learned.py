@@ -66,6 +66,14 @@ def test_learned_features_find_a_function_that_a_linear_model_cannot_express() -
     assert compute_error(records, Learned(width=300), PLENTY) < 0.02
 
 
+@pytest.mark.parametrize("head", [Learned(width=300), Additive(width=300)], ids=repr)
+def test_bounds_that_are_far_too_wide_do_little_harm(head: Head) -> None:
+    records = make_records()
+    wide = Records(records.public, None, Labels(records.label.values, Bounds(-600.0, 600.0)))
+    errors = [compute_error(wide, each, PrivacyBudget(3.0, 1e-6)) for each in (Linear(), head)]
+    assert errors[1] < 0.7 * errors[0]
+
+
 def test_an_additive_head_leaves_interactions_out_unless_pairs_are_allowed() -> None:
     records = make_records(noise_std=0.02)
     alone, paired = (compute_error(records, Additive(width=300, pairs=pairs), PLENTY) for pairs in (0, 3))
@@ -315,7 +323,7 @@ def test_a_counter_sees_what_is_computed_between_steps_and_changes_nothing() -> 
     done = [each[0] for each in work]
     assert done == sorted(done) and 2 <= done[0] and done[-1] < 15
     assert {int(each) for each in done} == {2, 6, 10}  # before every round
-    assert {each[1] for each in work} == {15} and {each[2] for each in work} == set(WORK) - {"calibrating"}
+    assert {each[1] for each in work} == {15} and {each[2] for each in work} == set(WORK) - {"refining", "calibrating"}
 
 
 def test_curves_of_an_additive_model_add_up_to_its_predictions() -> None:

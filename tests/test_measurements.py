@@ -62,6 +62,19 @@ def test_products_are_those_of_all_rows(rows: Vector, dictionary: Dictionary, we
     np.testing.assert_allclose((directions.T * averaged) @ directions, np.eye(19), atol=1e-9)
 
 
+def test_without_a_gram_matrix_the_posterior_is_the_same(rows: Vector, dictionary: Dictionary) -> None:
+    made, full, _ = measure(rows, dictionary)
+    brief = Overlap.of(dictionary, rows, made, None, with_gram=False)
+    np.testing.assert_array_equal(full.along, brief.along)
+    np.testing.assert_array_equal(full.dictionary.means, brief.dictionary.means)
+    kept = np.arange(dictionary.num_features) % 2 == 0
+    posteriors = [
+        FunctionPosterior.of(each.take(kept), made, signal_variance=0.1, sampling_variance=1e-4)
+        for each in (full, brief)
+    ]
+    np.testing.assert_array_equal(posteriors[0].weights, posteriors[1].weights)
+
+
 @pytest.mark.parametrize("room", [30, 11])
 @pytest.mark.parametrize("orthonormal", [True, False])
 def test_directions_are_combined_in_place_as_the_formula_says(

@@ -27,6 +27,7 @@ from conddp.heads.linear import Linear
 from conddp.heads.mlp import MLP
 from conddp.models.result import FitResult
 from conddp.models.saving import load_model, save_model
+from conddp.models.summary import Summary
 from conddp.planning.comparison import Comparison, compare_algorithms
 from conddp.planning.plan import Plan
 from conddp.privacy.budget import PrivacyBudget
@@ -40,6 +41,7 @@ from conddp.report import (
     report_comparison,
     report_fit,
     report_plan,
+    report_summaries,
     write_report,
 )
 from conddp.report.charts import render_chart, render_dots, show_tick
@@ -225,22 +227,37 @@ def test_a_fit_says_what_a_privacy_officer_asks(documents: dict[str, Document]) 
     ]
 
 
-def test_coefficients_come_with_their_deviations(tmp_path: Path) -> None:
-    saved = make_saved(tmp_path / "model", private=False)
-    table = next(table for table in list_tables(report_fit(saved)) if table.caption.startswith("Coefficients"))
-    slopes, private, intercept = saved.model.compute_linear_coefficients()
-    assert [row[0] for row in table.rows] == [*PUBLIC, "intercept"]
-    assert [float(row[1]) for row in table.rows] == pytest.approx([*slopes, *private, intercept], rel=1e-3)
-    assert [float(row[2]) for row in table.rows] == pytest.approx(saved.diagnostics.coefficient_deviations, rel=1e-3)
+@pytest.mark.parametrize("private", [False, True])
+def test_coefficients_come_with_intervals_and_a_forest_plot(tmp_path: Path, private: bool) -> None:
+    saved = make_saved(tmp_path / "model", private=private)
+    document, summary = report_fit(saved), Summary.of_result(saved)
+    ends, parts = (table for table in list_tables(document) if "feature" in table.heads[0] and len(table.heads) > 4)
+    assert [row[0] for row in ends.rows] == [*PUBLIC, *([PRIVATE] if private else []), "intercept"]
+    for cells, errors, row in zip(ends.rows, parts.rows, summary.rows, strict=True):
+        wanted = [row.coefficient, row.estimate, row.low, row.high]
+        assert [float(cell) for cell in cells[1:5]] == pytest.approx(wanted, rel=1e-3)
+        wanted = [row.std, row.noise, row.bias, row.sampling]
+        assert [float(cell) for cell in errors[1:]] == pytest.approx(wanted, rel=0.06)
+    (dots,) = (block for section in document.sections for block in section.blocks if isinstance(block, Dots))
+    assert set(dots.names) == {row.name for row in summary.rows[:-1]}
+    assert saved.design is not None
+    units = dict(zip(saved.features, saved.design.deviations, strict=True))
+    place = dots.names.index(PUBLIC[0])
+    row, unit = summary[PUBLIC[0]], units[PUBLIC[0]]
+    assert [each[place] for each in (dots.low, dots.values, dots.high, dots.others)] == pytest.approx(
+        [unit * each for each in (row.low, row.estimate, row.high, row.coefficient)]
+    )
+    assert summary.explanation in Page(render_html(document)).text
 
 
-def test_with_private_columns_no_deviation_is_claimed(tmp_path: Path) -> None:
-    """The whitening of private columns is itself noisy, and more so than one could tell."""
-    saved = make_saved(tmp_path / "model")
-    assert saved.diagnostics.coefficient_deviations == ()
-    table = next(table for table in list_tables(report_fit(saved)) if table.caption.startswith("Coefficients"))
+def test_a_model_without_stored_uncertainty_says_so(tmp_path: Path) -> None:
+    saved = replace(make_saved(tmp_path / "model"), uncertainty=None)
+    document = report_fit(saved)
+    table = next(table for table in list_tables(document) if table.caption.startswith("Coefficients"))
     assert table.heads == ("feature", "coefficient")
-    assert [row[0] for row in table.rows] == [*PUBLIC, PRIVATE, "intercept"]
+    assert "The uncertainty of the coefficients is not known" in render_markdown(document)
+    with pytest.raises(AttributeError, match="is not known"):
+        report_summaries((saved,))
 
 
 @pytest.mark.parametrize(
@@ -380,12 +397,19 @@ def test_many_series_can_be_told_apart_and_gaps_are_left_out() -> None:
     assert len(set(classes)) == 10 and classes[9] == "curve s1 again"
 
 
-def test_dots_have_bars_of_two_deviations() -> None:
-    svg = parse(render_dots(Dots("t", "x", ("a", "b" * 40), (1.0, -1.0), (0.25, 0.5))))
-    bars = [each for each in svg.iter("line") if "bar" in each.attrib["class"]]
-    widths = [float(bar.attrib["x2"]) - float(bar.attrib["x1"]) for bar in bars]
-    assert widths[1] == pytest.approx(2 * widths[0], rel=0.01)
-    assert any((each.text or "").endswith("…") for each in svg.iter("text"))
+def test_a_forest_plot_has_intervals_and_arrows_where_they_leave_it() -> None:
+    names = ("a", "b" * 40, "c", "d")
+    dots = Dots("t", "x", names, (1.0, -1.0, 0.5, 0.0), (0.5, -2.0, 0.0, -99.0), (1.5, 0.0, 1.0, 1.0), (0.9,) * 4)
+    svg = render_dots(dots)
+    tree = parse(svg)
+    bars = [each for each in tree.iter() if each.get("class") == "bar s0"]
+    lengths = [float(each.get("x2", "")) - float(each.get("x1", "")) for each in bars]
+    assert lengths[1] == pytest.approx(2 * lengths[0], abs=0.2) and lengths[2] == pytest.approx(lengths[0], abs=0.2)
+    assert svg.count('class="beyond s0"') == 1  # the last interval leaves the chart on its left
+    assert svg.count('class="cap s0"') == 7
+    centres = [float(each.get("cx", "")) for each in tree.iter() if each.get("class") == "centre s0"]
+    assert (float(bars[0].get("x1", "")) + float(bars[0].get("x2", ""))) / 2 == pytest.approx(centres[0], abs=0.2)
+    assert "bbbbbbbbbbbbbbb…" in svg and f"{'b' * 40}: -1, from -2 to 0" in svg
 
 
 def luminance(colour: str) -> float:

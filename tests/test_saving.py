@@ -92,7 +92,9 @@ def test_no_private_value_is_in_the_folder(tmp_path: Path, dataset: Records) -> 
     for value in (*used.label.values[:50], *used.private.values[:50, 0]):
         assert repr(float(value))[:8] not in text
         assert np.float64(value).tobytes() not in blob
-    assert {path.name for path in folder.iterdir()} == {"model.safetensors", "model.json", "ledger.jsonl"}
+    assert {path.name for path in folder.iterdir()} == {
+        *("model.safetensors", "uncertainty.safetensors", "model.json", "ledger.jsonl"),
+    }
 
 
 def test_a_folder_is_never_overwritten(tmp_path: Path, dataset: Records) -> None:
@@ -127,7 +129,7 @@ def _change(folder: Path, **entries: object) -> None:
         (lambda folder: (folder / "model.json").write_text("{"), "not valid JSON"),
         (lambda folder: (folder / "model.json").write_text("[]"), "not the record of a conddp model"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"x"), "does not belong"),
-        (lambda folder: _change(folder, conddp_model=7), r"format 7, newer than this conddp reads \(6\)"),
+        (lambda folder: _change(folder, conddp_model=8), r"format 8, newer than this conddp reads \(7\)"),
         (lambda folder: _change(folder, conddp_model=1), "does not have the fields of format 1"),
         (lambda folder: _change(folder, conddp_model=4), "does not have the fields of format 4"),
         (lambda folder: _change(folder, head={"kind": "os.system"}), "the head 'os.system', which is not registered"),

@@ -35,6 +35,7 @@ from conddp.newton.joint_run import RunStart, run_jointly
 from conddp.newton.release import Rows
 from conddp.newton.run import NewtonRun, StepCallback, count_noise_records, run_newton
 from conddp.newton.schedule import NewtonPlan
+from conddp.newton.uncertainty import estimate_uncertainty
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.events import make_gaussian_event
 from conddp.privacy.neighbouring import Neighbouring
@@ -288,7 +289,10 @@ class _Started:
             )
         model, note = task.make_model(parameters), "" if learned is None else NOTE
         diagnostics = _diagnose(model, self.begin.rows, run, self.course)
-        return task.finish(model, self.settings, note=note, diagnostics=diagnostics)
+        uncertainty = None
+        if task.head.linear_in is Linearity.COLUMNS:
+            uncertainty = estimate_uncertainty(run, self.begin.start)
+        return task.finish(model, self.settings, note=note, diagnostics=diagnostics, uncertainty=uncertainty)
 
 
 def _finish(started: Sequence[_Started], runs: Sequence[NewtonRun]) -> list[FitResult]:

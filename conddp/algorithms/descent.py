@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from conddp._validate import in_range, one_of, positive, positive_integer
 from conddp.algorithms.algorithm import Algorithm
+from conddp.algorithms.descent_errors import describe_errors
 from conddp.algorithms.identity import ADDED_LATER
 from conddp.algorithms.step_watch import StepWatch
 from conddp.algorithms.task import Task
@@ -273,7 +274,18 @@ class Descent(Algorithm):
         ]
         distances = model.measure_distances(iterates, task.public)
         diagnostics = Diagnostics(tuple(step for step, _, _ in watch.kept), distances)
-        return task.finish(model, settings, diagnostics=diagnostics)
+        uncertainty = None
+        if len(plan.phases) == 1 and plan.optimizer == "sgd" and not watch.stopped:
+            uncertainty = describe_errors(
+                model.parameters,
+                task,
+                plan.training,
+                spectrum,
+                plan.phases[0].conditioning,
+                learning_rate=plan.learning_rate,
+                weights=weights,
+            )
+        return task.finish(model, settings, diagnostics=diagnostics, uncertainty=uncertainty)
 
     def _descend(
         self, plan: DescentPlan, task: Task, records: Records, watch: StepWatch, weights: RowWeights | None

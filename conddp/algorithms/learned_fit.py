@@ -22,6 +22,7 @@ from conddp.features.additive_terms import AdditiveTerms
 from conddp.features.dictionary import MOST_FEATURES
 from conddp.features.feature_families import Families
 from conddp.features.learned_function import LearnedFunction
+from conddp.features.row_sample import draw_rows
 from conddp.features.whitening import WhitenedRows
 from conddp.heads import HEADS
 from conddp.models.diagnostics import Diagnostics
@@ -284,7 +285,7 @@ def _fit_all_columns(
 def _estimate_effects(setting: RoundsSetting, rounds: RoundsResult, model: FittedModel, refit: Refit | None) -> Effects:
     """Effects of the columns of an additive model."""
     public, bounds = setting.public, model.label_bounds
-    sample = public.values[:: max(1, len(public) // MOST_SAMPLED)]
+    sample = public.values[draw_rows(len(public), MOST_SAMPLED)]
     terms = AdditiveTerms(
         rounds.function.dictionary, public, sample, None if setting.weights is None else setting.weights.values
     )

@@ -13,7 +13,7 @@ from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
 from conddp.algorithms.task import Task
 from conddp.algorithms.weighting import describe_weights, weigh_records
 from conddp.data.passes import run_pass
-from conddp.data.scaling import bound_label_move, scale_label
+from conddp.data.scaling import bound_label_move, scale_bounds, scale_label
 from conddp.data.units import Units
 from conddp.features.conditioning import ConditioningMatrix
 from conddp.features.noise_shape import compute_noise_shape, compute_unit_noise_shape
@@ -22,6 +22,7 @@ from conddp.features.unit_moves import bound_largest_move, bound_moves_of_rows
 from conddp.heads.folding import move_parameters
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.result import FitResult
+from conddp.models.uncertainty import Uncertainty
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from conddp.privacy.bounded_sum import BoundedSum
 from conddp.privacy.events import make_gaussian_event
@@ -110,7 +111,27 @@ class OneShot(Algorithm):
         model = task.make_model(folded[0])
         deviations = model.compute_linear_deviations(C.matrix @ covariance @ C.matrix.T)
         diagnostics = Diagnostics(coefficient_deviations=tuple(deviations.tolist()))
-        return task.finish(model, settings, diagnostics=diagnostics)
+        ends = scale_bounds(bounds, center=task.fit_intercept)
+        uncertainty = self._describe_errors(released, covariance, C.matrix, farthest=max(map(abs, ends)))
+        return task.finish(model, settings, diagnostics=diagnostics, uncertainty=uncertainty)
+
+    def _describe_errors(
+        self, released: NDArray[Any], covariance: NDArray[Any], matrix: NDArray[Any], *, farthest: float
+    ) -> Uncertainty:
+        """Errors of the coefficients in directions in which the noise is independent. No label is clamped."""
+        variance, vectors = np.linalg.eigh(covariance)
+        variance = np.maximum(variance, 0.0)
+        kept: Any = 1.0
+        if self.shrink:
+            # The mean square that determines the prior is itself uncertain, by this standard deviation.
+            spread = self._estimate_spread(released, covariance) + math.sqrt(2 * float(variance @ variance)) / len(
+                released
+            )
+            kept = spread / np.maximum(spread + variance, 1e-300)
+        nothing = np.zeros(len(released))
+        return Uncertainty(
+            matrix @ vectors, nothing, vectors.T @ released, variance, nothing, np.empty(0), kept * variance, farthest
+        )
 
     def _shape_noise(self, rows: NDArray[Any], units: Units | None) -> NDArray[Any]:
         """Root of the noise covariance, up to a factor."""
@@ -121,8 +142,13 @@ class OneShot(Algorithm):
     @staticmethod
     def _shrink(released: NDArray[Any], covariance: NDArray[Any]) -> NDArray[Any]:
         """Posterior mean under a normal prior whose variance is estimated from the release."""
-        spread = max(0.0, float(released @ released - np.trace(covariance)) / len(released))
+        spread = OneShot._estimate_spread(released, covariance)
         return np.asarray(spread * np.linalg.solve(spread * np.eye(len(released)) + covariance, released))
+
+    @staticmethod
+    def _estimate_spread(released: NDArray[Any], covariance: NDArray[Any]) -> float:
+        """Variance of the prior: the mean square of what is released, beyond that of its noise."""
+        return max(0.0, float(released @ released - np.trace(covariance)) / len(released))
 
 
 ALGORITHMS.add("one-shot", OneShot())

@@ -18,6 +18,7 @@ from conddp.losses import Loss
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
+from conddp.models.uncertainty import Uncertainty
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.checkpoint import Checkpoint
 from conddp.privacy.composition import describe_transcript
@@ -212,6 +213,7 @@ class Task:
         *,
         note: str = "",
         diagnostics: Diagnostics | None = None,
+        uncertainty: Uncertainty | None = None,
     ) -> FitResult:
         """Return the result with the guarantee that its transcript supports.
 
@@ -225,6 +227,8 @@ class Task:
             Sentence about post-processing, appended to the description of the releases.
         diagnostics : Diagnostics, optional
             Diagnostics of the fit.
+        uncertainty : Uncertainty, optional
+            Uncertainty of the coefficients of a linear model. It is not kept if it is too large.
         """
         transcript = self.curator.transcript
         mechanism = " ".join(filter(None, (describe_transcript(transcript, self.neighbouring), note)))
@@ -253,4 +257,5 @@ class Task:
             transcript,
             self.schema,
             self.ledger,
+            uncertainty=None if uncertainty is None else uncertainty.keep(),
         )

@@ -240,9 +240,15 @@ def _compare_results(result: FitResult, other: FitResult) -> list[str]:
         "the guarantee depends": (str(result.guarantee), str(other.guarantee)),
         "the diagnostics depend": (result.diagnostics, other.diagnostics),
         "the settings depend": ({**result.settings}, {**other.settings}),
+        "the uncertainty depends": (_list_uncertainty(result), _list_uncertainty(other)),
     }
     return [
         f"{clause} on private values beyond the releases"
         for clause, (one, same) in pairs.items()
         if not (np.array_equal(one, same) if isinstance(one, np.ndarray) else one == same)
     ]
+
+
+def _list_uncertainty(result: FitResult) -> dict[str, bytes]:
+    known = result.uncertainty
+    return {} if known is None else {name: array.tobytes() for name, array in known.get_arrays().items()}

@@ -18,6 +18,7 @@ from conddp.cli.ledger import init_ledger, show_ledger
 from conddp.cli.planning import compare, plan
 from conddp.cli.research import demo, reproduce
 from conddp.cli.schema import init_schema
+from conddp.cli.summary import summary
 from conddp.cli.wording import name_options
 from conddp.errors import CondDPError, PrivacyWarning
 
@@ -38,7 +39,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (plan, compare, fit, predict, evaluate, report, audit, demo, reproduce):
+for command in (plan, compare, fit, predict, summary, evaluate, report, audit, demo, reproduce):
     app.command()(command)
 
 

@@ -85,6 +85,8 @@ def describe_default(head: str) -> str:
     from conddp.heads import HEADS
 
     model = HEADS[head].name_model()
+    if head == "learned":
+        return f"These numbers are for {model}. Add --head learned to fit one: the default, auto, may choose another."
     return (
         f"These numbers are for {model}. The default of `conddp fit`, --head auto, may learn features instead: add "
         f"--head {head} to fit {model}."

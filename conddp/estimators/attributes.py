@@ -1,5 +1,6 @@
 """Attributes of fitted estimators that only some kinds of models have."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from conddp.heads.head import Linearity
 from conddp.models.result import FitResult
+from conddp.models.summary import Summary
+from conddp.models.uncertainty import CoefficientEstimates, Target
 
 __all__ = ["ModelAttributes"]
 
@@ -41,6 +44,63 @@ class ModelAttributes:
         self._list_coefficients("intercept_")
         intercepts = [each.model.compute_linear_coefficients()[2] for each in self.results_]
         return np.array(intercepts) if len(intercepts) > 1 else intercepts[0]
+
+    @property
+    def coef_std_(self) -> NDArray[np.float64]:
+        """Standard errors of the coefficients as estimates for the population; with several labels, a row for each.
+
+        They count noise, the bias from clamping and the sampling error, and belong to estimates before shrinkage, which
+        :meth:`summary` shows.
+        """
+        self._list_coefficients("coef_std_")
+        for each in self.results_:
+            if not each.get_uncertainty().knows_sampling:
+                raise AttributeError(
+                    "there is no coef_std_: the fit did not release the size of its residuals, so the sampling error "
+                    "is not known. coef_interval(of='data') gives intervals about the records of the fit."
+                )
+        return self._collect(lambda estimates: estimates.compute_std("population"))
+
+    def coef_interval(self, level: float = 0.95, *, of: Target = "population") -> NDArray[np.float64]:
+        """Return intervals of the coefficients, shape (number of coefficients, 2); with several labels, (q, ..., 2).
+
+        An interval is centred on the estimate before shrinkage, not on the coefficient of the model.
+
+        Parameters
+        ----------
+        level : float
+            Probability with which an interval contains its target.
+        of : {"population", "data"}
+            "population": the coefficient of least squares on the population that the records are a sample of.
+            "data": the coefficient of least squares on these records, with labels clamped to their bounds. The
+            sampling error then does not count, and intervals are narrower.
+        """
+        self._list_coefficients("coef_interval")
+        for each in self.results_:
+            each.get_uncertainty().check_target(of)
+        return self._collect(lambda estimates: estimates.compute_intervals(level, of))
+
+    def summary(self, level: float = 0.95, *, of: Target | None = None) -> Any:  # Summary, or a tuple of them
+        """Return a summary of a linear model: coefficients, standard errors and intervals. Print it to read it.
+
+        Parameters
+        ----------
+        level : float
+            Level of the intervals.
+        of : {"population", "data"}, optional
+            What the intervals are about, as in :meth:`coef_interval`. If None, the population if the sampling error is
+            known, and otherwise the data.
+        """
+        self._list_coefficients("summary")
+        made = tuple(Summary.of_result(each, level=level, of=of) for each in self.results_)
+        return made if len(made) > 1 else made[0]
+
+    def _collect(self, compute: Callable[[CoefficientEstimates], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """What is computed from the estimates of the coefficients of each label, without the intercept."""
+        each = [
+            compute(result.estimate_coefficients()[1])[: len(result.list_coefficients())] for result in self.results_
+        ]
+        return np.stack(each) if len(each) > 1 else each[0]
 
     def _list_coefficients(self, wanted: str) -> list[list[tuple[str, float]]]:
         """Coefficients of each label, with their names; an AttributeError if a model has none."""

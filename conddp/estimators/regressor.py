@@ -1,6 +1,5 @@
 """scikit-learn estimator for private regression."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -8,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
@@ -19,11 +17,12 @@ from conddp.algorithms.several import JointFit
 from conddp.data.records import Records
 from conddp.errors import SchemaError
 from conddp.estimators.attributes import ModelAttributes
-from conddp.estimators.dataset import declare_dataset, list_dataset_files, read_dataset, stream_dataset
+from conddp.estimators.dataset import declare_dataset, list_dataset_files, read_dataset
 from conddp.estimators.declaration import declare_schema, take_units
 from conddp.estimators.evaluating import Evaluating
-from conddp.estimators.inputs import Input, open_input
+from conddp.estimators.inputs import open_input
 from conddp.estimators.labels import declare_bounds, make_labels, read_labels, read_sample_weight
+from conddp.estimators.prediction import Predictions
 from conddp.features.encoding import Encoding
 from conddp.heads import HEADS, Head
 from conddp.models.fitted import FittedModel
@@ -38,7 +37,7 @@ from conddp.privacy.neighbouring import Neighbouring
 __all__ = ["PrivateRegressor"]
 
 
-class PrivateRegressor(ModelAttributes, Evaluating, RegressorMixin, BaseEstimator):
+class PrivateRegressor(Predictions, ModelAttributes, Evaluating, RegressorMixin, BaseEstimator):
     """Regression under differential privacy when all or some of the features are public.
 
     The label is always private. Every feature is public unless it is named in ``private_columns``. Public features
@@ -106,6 +105,8 @@ class PrivateRegressor(ModelAttributes, Evaluating, RegressorMixin, BaseEstimato
         What each coefficient belongs to: a column, or a feature made from it, such as a level of a category.
     intercept_ : float
         Intercept in the original units, for linear heads.
+    coef_std_ : array of shape (number of coefficients,)
+        Standard errors of the coefficients, for linear heads; ``summary()`` and ``coef_interval()`` have more.
     curves_ : Curves
         What each column adds to predictions, for additive models; with several labels, a tuple.
     model_ : FittedModel
@@ -142,7 +143,6 @@ class PrivateRegressor(ModelAttributes, Evaluating, RegressorMixin, BaseEstimato
     (2,)
     """
 
-    n_features_in_: int
     model_: FittedModel
     result_: FitResult
     guarantee_: Any  # Guarantee, or JointGuarantee of several labels
@@ -364,66 +364,6 @@ class PrivateRegressor(ModelAttributes, Evaluating, RegressorMixin, BaseEstimato
         if label not in results:
             raise ValueError(f"a report is about one label: pass label=, one of {list(results)}, got {label!r}.")
         return write_report(report_fit(results[label]), Path(file), overwrite=overwrite)
-
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Predict in the units of the label, clamped to its bounds. No cost, because the model is already released.
-
-        The columns of a table are selected by name, in any order. Other columns are ignored, and missing ones are
-        refused. Arrays and sparse matrices are taken by position, if ``fit`` was given one. With several labels, the
-        result has one column for each.
-        """
-        check_is_fitted(self, "results_")
-        files = list_dataset_files(X)
-        if files is not None:
-            return np.concatenate(
-                [self.predict(piece) for piece in stream_dataset(files, list(self.feature_names_in_))]
-            )
-        given = self._arrange(open_input(X))
-        public, private = given.transform(self.encoding_), given.read_private(self.results_[0].schema.private_columns)
-        predictions = [each.predict(public, private) for each in self.results_]
-        return np.column_stack(predictions) if len(predictions) > 1 else predictions[0]
-
-    def _check_input(self, given: Input, *, reset: bool) -> None:
-        """Check the shape of the input, and store or compare the number and the names of its columns."""
-        if min(len(given), len(given.names)) == 0:
-            raise ValueError(
-                f"Found array with {len(given)} sample(s) and {len(given.names)} feature(s) "
-                f"(shape=({len(given)}, {len(given.names)})) while a minimum of 1 is required."
-            )
-        if not reset and len(given.names) != self.n_features_in_:
-            raise ValueError(
-                f"X has {len(given.names)} features, but {type(self).__name__} is expecting {self.n_features_in_} "
-                "features as input."
-            )
-        if reset:
-            self.n_features_in_ = len(given.names)
-            self.__dict__.pop("feature_names_in_", None)
-            if given.has_names:
-                self.feature_names_in_ = np.array(given.names, dtype=object)
-
-    def _arrange(self, given: Input) -> Input:
-        """New records with the columns of the training records, in their order."""
-        if not len(given):
-            raise ValueError("X has no records.")
-        names, named = self.results_[0].feature_order, hasattr(self, "feature_names_in_")
-        if named and not given.has_names:
-            raise SchemaError(
-                "X has no column names, but the model was fitted to a table with names. Pass a table, so that columns "
-                "cannot be confused."
-            )
-        if named or (given.is_table and (not given.has_names or set(names) <= set(given.names))):
-            return given.select(names)  # by name; missing columns are refused
-        unit = None if self.unit is None else given.find(self.unit)
-        if unit is not None and len(given.names) == len(names) + 1:
-            given = given.without(unit)
-        self._check_input(given, reset=False)
-        if given.has_names:
-            warnings.warn(
-                f"X has feature names, but {type(self).__name__} was fitted without feature names. Its columns are "
-                "taken by position.",
-                stacklevel=3,
-            )
-        return given.rename(names)
 
     def __sklearn_clone__(self) -> "PrivateRegressor":
         """Clone as scikit-learn does, but share the ledger and the random state: a copied generator repeats noise."""

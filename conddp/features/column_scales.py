@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from conddp.data.parts import PublicFeatures, require_public
 from conddp.errors import SchemaError
+from conddp.features.row_sample import draw_rows
 from conddp.features.standardization import TOO_LARGE, add_by_group
 
 __all__ = ["ColumnScales"]
@@ -20,6 +21,7 @@ Vector = NDArray[np.float64]
 NUM_KNOTS = 129  # quantiles between which ranks are interpolated
 FARTHEST = 4.0  # standardised values are clamped to this
 LARGEST = 1e150  # absolute value of which sums of squares are finite
+SMALLEST = 1e-150  # standard deviation of a column; below, it counts as constant
 MOST_READ = 65_536  # records that moments and quantiles are taken from
 
 
@@ -54,12 +56,12 @@ class ColumnScales:
     def of(cls, public_features: PublicFeatures) -> "ColumnScales":
         """Fit the scales to public columns."""
         public = require_public(public_features, function="ColumnScales.of")
-        X = public.values[:: max(1, len(public) // MOST_READ)].astype(np.float64, copy=False)
+        X = public.values[draw_rows(len(public), MOST_READ)].astype(np.float64, copy=False)
         if np.abs(X).max(initial=0.0) > LARGEST:
             raise SchemaError(TOO_LARGE)
         center, spread = X.mean(axis=0), X.std(axis=0)
         scale = np.sqrt(add_by_group(spread**2, public.groups))
-        varies = (spread > 1e-12 * np.abs(center)) & (scale > 0.0)
+        varies = (spread > 1e-12 * np.abs(center)) & (scale > SMALLEST)
         factor = np.where(varies, 1.0 / np.where(varies, scale, 1.0), 0.0)
         levels = np.linspace(0.0, 1.0, min(NUM_KNOTS, len(X)))
         made = [_rank(column, levels) for column in X.T]

@@ -3,13 +3,14 @@ r"""Which features a dictionary holds, given how much each column matters.
 The relevance :math:`r_c \in [0, 1]` of a column and the average outer product A of the gradients of a released
 predictor say where a function varies. Without a predictor all columns count alike. Among products of cosines, those
 with the largest prior variance :math:`\prod_c r_c^2 k_c^{-3}` are taken. Projections are drawn at random, from a fixed
-seed, isotropic at first and along A afterwards. Later dictionaries have hinges in the tails of columns and along the
+seed, isotropic at first and along A afterwards. The more of the variance a kind of interactions explains, the more of
+the next features are of this kind. Later dictionaries have hinges in the tails of columns and along the
 index, the linear function of the columns that is closest to the predictor: with heavy tails, a few records matter most.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 
 import numpy as np
@@ -25,6 +26,8 @@ Vector = NDArray[np.float64]
 SMOOTHNESS, ROUGHNESS = 1.5, 1.0  # powers by which the gains of frequencies fall
 LEAST_RELEVANT = 0.1  # relevance of a column that a predictor does not depend on
 BLEND = 0.02  # of the identity in the metric along which projections are drawn
+WIDTHS = {"pairs": 1 / 3, "triples": 1 / 4, "waves of values": 1 / 7, "waves of ranks": 1 / 7, "short waves": 1 / 7}
+EMPHASIS = 0.9  # of the width goes to kinds of interactions by the variance that each explains, if noise is small
 LINEAR_TERMS = 3  # most features per column of linear components
 MOST_COLUMNS = {1: 200, 2: 40, 3: 14}  # columns that products of so many cosines are chosen from
 MOST_FREQUENCY = 8  # of interactions: the largest product of frequencies
@@ -51,20 +54,26 @@ class Relevance:
         Average outer product of gradients, of trace 1. None if nothing is known yet.
     index : array of shape (d,), optional
         Weights of standardised values in the linear function that is closest to the predictor.
+    explained : mapping
+        Estimated variance that each component of a dictionary explains, by its name.
     """
 
     columns: Vector
     outer: Vector | None = None
     index: Vector | None = None
+    explained: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, gradients: Vector, index: Vector | None = None) -> "Relevance":
+    def of(
+        cls, gradients: Vector, index: Vector | None = None, explained: Mapping[str, float] | None = None
+    ) -> "Relevance":
         """Compute the relevance of columns from gradients, shape (n, d)."""
         outer = gradients.T @ gradients / len(gradients)
         along, total = np.sqrt(np.diag(outer)), float(np.trace(outer))
         if not total > 0.0:
             return cls(np.ones(len(outer)))
-        return cls(LEAST_RELEVANT + (1 - LEAST_RELEVANT) * along / along.max(), outer / total, index)
+        columns = LEAST_RELEVANT + (1 - LEAST_RELEVANT) * along / along.max()
+        return cls(columns, outer / total, index, explained or {})
 
 
 @dataclass(frozen=True)
@@ -108,12 +117,15 @@ class Families:
         seed : int
             Seed of the random numbers.
         boldness : float
-            Factor of the fractions of the signal that nonlinear components are expected to explain.
+            Factor of the fractions of the signal that nonlinear components are expected to explain, and of the part of
+            the width that goes by what each kind of interactions explains.
         """
         rng = np.random.default_rng(seed)
         parts = [*self._list_linear(scales, sample), *self._list_curves(scales, relevance)]
         if self.interactions and scales.num_columns > 1:
-            parts += [*self._list_interactions(scales, relevance, rng), *self._list_projections(relevance, rng)]
+            numbers = self._share_width(relevance, boldness)
+            parts += self._list_interactions(scales, relevance, rng, numbers)
+            parts += self._list_projections(relevance, rng, numbers)
         elif self.pairs and relevance.outer is not None and scales.num_columns > 1:
             parts += self._list_pairs(scales, relevance, rng)
         if self.interactions and relevance.outer is not None:
@@ -125,7 +137,7 @@ class Families:
         """Largest number of features of a dictionary for so many columns."""
         curves = max(3 * min(num_columns, MOST_COLUMNS[1]), self.width // 3) + max(8 * NUM_SHARP, self.width // 4)
         hinges = 2 * len(TAILS) * min(num_columns, MOST_COLUMNS[2]) + len(INDEX_QUANTILES)
-        others = hinges + self.width // 3 + self.width // 4 + 3 * max(1, self.width // 7) if self.interactions else 0
+        others = hinges + math.ceil(self.width * sum(WIDTHS.values())) + len(WIDTHS) if self.interactions else 0
         return LINEAR_TERMS * num_columns + curves + max(others, self.width // 3 if self.pairs else 0)
 
     @staticmethod
@@ -154,11 +166,21 @@ class Families:
             yield _make_curves("sharp curves", SHARP_FRACTION, top, limits, relevance.columns, most, ROUGHNESS)
 
     def _list_interactions(
-        self, scales: ColumnScales, relevance: Relevance, rng: np.random.Generator
+        self, scales: ColumnScales, relevance: Relevance, rng: np.random.Generator, numbers: Mapping[str, int]
     ) -> Iterator[Component]:
-        for factors, number, fraction in ((2, self.width // 3, 0.15), (3, self.width // 4, 0.08)):
+        for name, factors, fraction in (("pairs", 2, 0.15), ("triples", 3, 0.08)):
             if scales.num_columns >= factors:
-                yield _choose_products(scales, relevance.columns, rng, factors, number, fraction)
+                yield _choose_products(scales, relevance.columns, rng, factors, numbers[name], fraction)
+
+    def _share_width(self, relevance: Relevance, boldness: float) -> dict[str, int]:
+        """Number of features of each kind of interactions."""
+        explained = {name: relevance.explained.get(name, 0.0) for name in WIDTHS}
+        total, widths = sum(explained.values()), WIDTHS
+        if total > 0.0:
+            emphasis = EMPHASIS * boldness
+            part = emphasis * sum(WIDTHS.values()) / total
+            widths = {name: (1 - emphasis) * usual + part * explained[name] for name, usual in WIDTHS.items()}
+        return {name: max(1, int(self.width * each)) for name, each in widths.items()}
 
     def _list_pairs(self, scales: ColumnScales, relevance: Relevance, rng: np.random.Generator) -> Iterator[Component]:
         """Products of two cosines, for the pairs of columns that matter most."""
@@ -183,19 +205,23 @@ class Families:
             directions = np.tile(relevance.index / along.std(), (len(starts), 1))
             yield _make_hinges("bends of the index", INDEX_FRACTION, directions, -starts, z, np.ones(len(starts)))
 
-    def _list_projections(self, relevance: Relevance, rng: np.random.Generator) -> Iterator[Component]:
+    @staticmethod
+    def _list_projections(
+        relevance: Relevance, rng: np.random.Generator, numbers: Mapping[str, int]
+    ) -> Iterator[Component]:
         """Cosines of projections: isotropic, and along the gradients of a predictor."""
-        d, number = len(relevance.columns), max(1, self.width // 7)
+        d = len(relevance.columns)
         values, ranks = slice(0, d), slice(d, 2 * d)
         isotropic = np.eye(d) / math.sqrt(d)
         drawn = [("waves of values", isotropic, values, 0.85), ("waves of ranks", isotropic, ranks, 1.4)]
-        drawn += [("short waves of values", isotropic, values, 1.7)]
+        drawn += [("short waves", isotropic, values, 1.7)]
         if relevance.outer is not None:
             squared, rotation = np.linalg.eigh(relevance.outer)
             root = (rotation * np.sqrt(np.maximum(squared, 0.0) + BLEND / d)) @ rotation.T
-            drawn = [("waves of values", isotropic, values, 1.1), ("waves along gradients", root, ranks, 0.8)]
-            drawn += [("short waves along gradients", root, ranks, 1.6)]
+            drawn = [("waves of values", isotropic, values, 1.1), ("waves of ranks", root, ranks, 0.8)]
+            drawn += [("short waves", root, ranks, 1.6)]
         for name, metric, where, scale in drawn:
+            number = numbers[name]
             projections = np.zeros((number, 2 * d))
             projections[:, where] = rng.normal(size=(number, d)) @ metric * scale
             phases = rng.uniform(0.0, 2 * math.pi, size=number)

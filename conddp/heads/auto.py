@@ -19,7 +19,7 @@ __all__ = ["AutoHead"]
 
 Vector = NDArray[np.float64]
 
-FEWEST_NOISE_RECORDS = 150.0  # mu times the number of records; below, a function of the columns drowns in noise
+FEWEST_NOISE_RECORDS = 200.0  # mu times the number of records; below, a function of the columns drowns in noise
 FEWEST_WITH_PRIVATE = 400.0  # the same with private columns, for which a part of the budget is set aside
 MOST_RECORDS = 100_000  # from here on, the numbers of a linear model have piecewise linear features
 MOST_COLUMNS = 300  # public columns, levels of categories included

@@ -1,6 +1,6 @@
 """A trained model in the original features and units."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,13 +75,40 @@ class FittedModel:
             [self._compute_outputs(public.get_block(span), None if scaled is None else scaled[span]) for span in blocks]
         )
 
+    def compute_products(
+        self, directions: NDArray[np.float64], public: PublicFeatures, private: PrivateFeatures | None = None
+    ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """Compute what each of K vectors of parameters predicts, before scaling, for linear heads, block by block.
+
+        Parameters
+        ----------
+        directions : array of shape (P, K)
+            The vectors.
+        public, private
+            Records.
+
+        Yields
+        ------
+        (slice, array of shape (m, K))
+            Places of the records of a block, and the products.
+        """
+        scaled = None if private is None else scale_private(private, center=self.has_constant)
+        weights = self.layout.views(np.ascontiguousarray(directions.T))
+        for span in list_blocks(len(public), block_size=max(1, CELLS_AT_ONCE // max(1, *directions.shape))):
+            X = self._append_constant(public.matrix[span])
+            yield span, np.asarray(self.head.predict(weights, X, None if scaled is None else scaled[span])).T
+
     def _compute_outputs(self, X: Any, private: NDArray[np.float64] | None) -> NDArray[np.float64]:
         """Outputs of the head for public columns, dense or sparse, and scaled private columns."""
+        X = self._append_constant(X)
+        return np.asarray(self.head.predict(self.layout.views(self.parameters[None]), X, private)[0])
+
+    def _append_constant(self, X: Any) -> Any:
         X = X.astype(np.float64, copy=False)
         if self.has_constant:
             ones = np.ones((X.shape[0], 1))
             X = hstack([X, csr_array(ones)], format="csr") if isinstance(X, csr_array) else np.column_stack([X, ones])
-        return np.asarray(self.head.predict(self.layout.views(self.parameters[None]), X, private)[0])
+        return X
 
     def measure_distances(
         self, iterates: Sequence[NDArray[np.float64]], public_features: PublicFeatures
@@ -155,6 +182,24 @@ class FittedModel:
             start = stop
         return np.array(terms), shift
 
+    def linearize_coefficients(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Express coefficients of public columns and private terms and the intercept as functions of the parameters.
+
+        Returns
+        -------
+        slopes : array of shape (m, P)
+            Derivatives of the coefficients.
+        offsets : array of shape (m,)
+            Coefficients of a model whose parameters are all zero.
+        """
+
+        def compute(parameters: NDArray[np.float64]) -> NDArray[np.float64]:
+            public, private, intercept = replace(self, parameters=parameters).compute_linear_coefficients()
+            return np.concatenate([public, private, [intercept]])
+
+        offsets = compute(np.zeros_like(self.parameters))
+        return np.column_stack([compute(unit) - offsets for unit in np.eye(len(self.parameters))]), offsets
+
     def compute_linear_deviations(self, covariance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Compute standard deviations of the coefficients of public columns and private terms and of the intercept.
 
@@ -163,11 +208,5 @@ class FittedModel:
         covariance : array of shape (P, P)
             Covariance of the parameters.
         """
-
-        def compute(parameters: NDArray[np.float64]) -> NDArray[np.float64]:
-            public, private, intercept = replace(self, parameters=parameters).compute_linear_coefficients()
-            return np.concatenate([public, private, [intercept]])
-
-        origin = compute(np.zeros_like(self.parameters))
-        slopes = np.column_stack([compute(unit) - origin for unit in np.eye(len(self.parameters))])
+        slopes, _ = self.linearize_coefficients()
         return np.asarray(np.sqrt(np.maximum(((slopes @ covariance) * slopes).sum(axis=1), 0.0)))

@@ -7,6 +7,7 @@ format 3  the design has an improvement factor
 format 4  loss and transcript, later the order of features; the guarantee no longer has an event
 format 5  digests of the record and of the ledger; of the text about releases, only a note is stored
 format 6  the encoding of public columns; later also the effects of columns of additive models
+format 7  the uncertainty of the coefficients of linear models
 ========  ==============================================================================================
 
 Old formats hold less evidence for their guarantee: formats 1 to 3 kept no transcript, and format 4 no digests. What
@@ -151,12 +152,18 @@ def _upgrade_5(record: Record) -> Record:
     return {**record, "encoding": None}
 
 
+def _upgrade_6(record: Record) -> Record:
+    require("uncertainty" not in record, "it does not have the fields of format 6")
+    return {**record, "uncertainty": None}
+
+
 STEPS: dict[int, Callable[[Record], Record]] = {
     1: _upgrade_1,
     2: _upgrade_2,
     3: _upgrade_3,
     4: _upgrade_4,
     5: _upgrade_5,
+    6: _upgrade_6,
 }
 
 

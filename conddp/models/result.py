@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from conddp.models.curves import Curves
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.evaluation import Evaluation
 from conddp.models.fitted import FittedModel
+from conddp.models.uncertainty import CoefficientEstimates, Uncertainty
 from conddp.privacy.guarantee import Guarantee
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.transcript import Transcript
@@ -58,6 +60,8 @@ class FitResult:
         guarantee then has a remark on it, and the model cannot be saved again.
     evaluation : Evaluation, optional
         Evaluation on records that the fit has held out.
+    uncertainty : Uncertainty, optional
+        Uncertainty of the coefficients, if it is known.
     """
 
     model: FittedModel
@@ -73,6 +77,7 @@ class FitResult:
     encoding: Encoding | None = None
     old_format: int | None = None
     evaluation: Evaluation | None = None
+    uncertainty: Uncertainty | None = None
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -85,15 +90,59 @@ class FitResult:
         A public column has one coefficient for each of its features, and a private category one for each level.
         """
         public, private, _ = self.model.compute_linear_coefficients()
+        values = [*public.tolist(), *private.tolist()]
+        return [(name, values[place]) for name, place in self._order_coefficients()]
+
+    def _order_coefficients(self) -> list[tuple[str, int]]:
+        """Names of the coefficients in the order of the training table, and their places in the model."""
         encoding = self.encoding or Encoding.plain(self.schema.public)
-        by_column: dict[str, list[tuple[str, float]]] = {}
-        values = iter(public.tolist())
+        places, by_column = count(), dict[str, list[tuple[str, int]]]()
         for column in encoding.columns:
-            by_column[column.column] = [(name, next(values)) for name in column.features]
-        values = iter(private.tolist())
+            by_column[column.column] = [(name, next(places)) for name in column.features]
         for each in self.schema.private_columns:
-            by_column[each.name] = [(name, next(values)) for name in each.terms]
+            by_column[each.name] = [(name, next(places)) for name in each.terms]
         return [pair for name in self.feature_order or by_column for pair in by_column[name]]
+
+    def get_uncertainty(self) -> Uncertainty:
+        """Return the uncertainty of the coefficients.
+
+        Raises
+        ------
+        AttributeError
+            If it is not known; the message says why.
+        """
+        if self.uncertainty is not None:
+            return self.uncertainty
+        model = f"the model of '{self.guarantee.label}'"
+        head = self.model.head
+        if head.linear_in is not Linearity.COLUMNS:
+            instead = "curves_ has the bands of its curves; for" if head.has_curves else "For"
+            raise AttributeError(
+                f"{model} is {head.name_model()}, and only linear models have coefficients with intervals. {instead} "
+                "coefficients, fit with head='linear'."
+            )
+        raise AttributeError(
+            f"the uncertainty of {model} is not known. Either it was saved by an earlier version of conddp, which did "
+            "not store it, or its algorithm does not give it: CondNewton does, one-shot does, and Cond-DP and DPSGD do "
+            "with plain full-batch steps, public columns and at most a few thousand of them."
+        )
+
+    def estimate_coefficients(self) -> tuple[tuple[str, ...], CoefficientEstimates]:
+        """Names and estimates of the coefficients, before shrinkage, those of :meth:`list_coefficients` in this order.
+
+        The last one is the intercept, if the model has one.
+
+        Raises
+        ------
+        AttributeError
+            If the uncertainty is not known.
+        """
+        slopes, offsets = self.model.linearize_coefficients()
+        ordered = self._order_coefficients()
+        named = [*ordered, *([("intercept", len(offsets) - 1)] if self.model.has_constant else [])]
+        names, places = zip(*named, strict=True)
+        kept = list(places)
+        return tuple(names), self.get_uncertainty().estimate_coefficients(slopes[kept], offsets[kept])
 
     def list_private_coefficients(self) -> list[tuple[str, float]]:
         """Coefficients of private columns with their names, for linear, additive and learned heads.

@@ -2,11 +2,12 @@
 
 ::
 
-    model.safetensors   weights, by name
-    model.json          format, head, loss, schema, encoding, guarantee, settings, diagnostics, transcript of the
-                        releases, statistics of public columns, evaluation on held-out records if there is one,
-                        versions, and digests of all three files
-    ledger.jsonl        read-only copy of the ledger
+    model.safetensors         weights, by name
+    uncertainty.safetensors   uncertainty of the coefficients, for linear models if it is known
+    model.json                format, head, loss, schema, encoding, guarantee, settings, diagnostics, transcript of the
+                              releases, statistics of public columns, evaluation on held-out records if there is one,
+                              versions, and digests of all files
+    ledger.jsonl              read-only copy of the ledger
 
 A model folder contains nothing private: the weights have been released under the guarantee, and the rest is public. It
 contains no code, and loading does not unpickle anything. Loading expects any file to be damaged or altered: every value
@@ -38,7 +39,7 @@ from conddp.data.schema import Schema
 from conddp.errors import CondDPError, LedgerError, PrivacyError, SchemaError
 from conddp.features.encoding import Encoding
 from conddp.heads import HEADS, Head
-from conddp.heads.head import Layout
+from conddp.heads.head import Layout, Linearity
 from conddp.losses import LOSSES
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.evaluation import Evaluation
@@ -46,6 +47,7 @@ from conddp.models.evidence import check_evidence
 from conddp.models.fitted import FittedModel
 from conddp.models.old_formats import describe_gaps, has_digests, upgrade
 from conddp.models.result import FitResult
+from conddp.models.uncertainty import MOST_STORED, Uncertainty
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.composition import describe_transcript
 from conddp.privacy.guarantee import Guarantee
@@ -56,8 +58,9 @@ from conddp.theory.design import Design
 
 __all__ = ["ModelFileError", "check_folder", "decode_budget", "digest_file", "load_model", "save_model"]
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 WEIGHTS, RECORD, LEDGER = "model.safetensors", "model.json", "ledger.jsonl"
+UNCERTAINTY = "uncertainty.safetensors"
 LONGEST_HEADER = 1 << 24  # bytes of names and shapes before the weights
 LONGEST_REASON = 300  # characters of what is wrong with a file
 DAMAGES = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
@@ -94,7 +97,10 @@ def save_model(folder: str | Path, result: FitResult) -> Path:
     if not np.isfinite(model.parameters).all():
         raise ModelFileError("the weights of the model are not finite. The fit has diverged and cannot be used.")
     weights = {name: np.ascontiguousarray(view[0]) for name, view in model.layout.views(model.parameters[None]).items()}
-    blob = save(weights)
+    blob, errors = save(weights), None
+    if result.uncertainty is not None:
+        arrays = result.uncertainty.get_arrays()
+        errors = save({name: np.ascontiguousarray(each) for name, each in arrays.items()})
     record = {
         "conddp_model": FORMAT_VERSION,
         "weights": _digest(blob),
@@ -109,12 +115,15 @@ def save_model(folder: str | Path, result: FitResult) -> Path:
         "design": _describe_design(result.design),
         "feature_order": list(result.feature_order),
         "encoding": None if result.encoding is None else result.encoding.to_json(),
+        "uncertainty": None if errors is None else _describe_uncertainty(result.uncertainty, errors),
         "versions": _list_versions(),
         **({} if result.evaluation is None else {"evaluation": result.evaluation.to_json()}),
     }
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:
         (temporary / WEIGHTS).write_bytes(blob)
+        if errors is not None:
+            (temporary / UNCERTAINTY).write_bytes(errors)
         result.ledger.write_copy(temporary / LEDGER)
         content = sign_record({**record, "ledger": _digest((temporary / LEDGER).read_bytes())})
         if len(content) > LARGEST_FILE:
@@ -231,33 +240,70 @@ def _make_result(record: Mapping[str, Any], folder: Path, old_format: int | None
         encoding,
         old_format,
         None if "evaluation" not in record else Evaluation.from_json(record["evaluation"]),
+        _read_uncertainty(folder, model, record["uncertainty"]),
     )
 
 
 def _read_weights(folder: Path, layout: Layout, digest: object) -> NDArray[np.float64]:
     """Read the parameters. Nothing is allocated for shapes that the file does not have."""
+    path = folder / WEIGHTS
+    stored = _read_arrays(path, digest, at_most=layout.size)
+    found = {name: weights.shape for name, weights in stored.items()}
+    if found != {name: tuple(shape) for name, shape in layout.shapes.items()}:
+        raise ModelFileError(
+            f"'{path}' has weights of other names, shapes or types than {RECORD} describes. Restore the folder."
+        )
+    return np.concatenate([stored[name].ravel() for name in layout.shapes])
+
+
+def _read_uncertainty(folder: Path, model: FittedModel, described: Any) -> Uncertainty | None:
+    """Read the uncertainty of a model, if it is stored."""
+    if described is None:
+        return None
+    settings = decode_settings(described, "uncertainty")
+    digest = settings.pop("digest", None)
+    require(model.head.linear_in is Linearity.COLUMNS, "there is the uncertainty of a model that is not linear")
+    size = len(model.parameters)
+    arrays = _read_arrays(
+        folder / UNCERTAINTY, digest, at_most=min(size**2, MOST_STORED) + len(fields(Uncertainty)) * size
+    )
+    named = {each.name for each in fields(Uncertainty)}
+    require(set(arrays) | set(settings) == named, "the uncertainty does not have the fields of its format")
+    bound, counts = settings.pop("bound", None), settings.pop("counts_clamping", None)
+    require(not settings, "the uncertainty has numbers in a place for arrays")
+    made = Uncertainty(
+        **arrays, bound=decode(float, bound, "bound"), counts_clamping=decode(bool, counts, "counts_clamping")
+    )
+    made.check(size)
+    return made
+
+
+def _describe_uncertainty(known: Uncertainty | None, blob: bytes) -> dict[str, Any]:
+    assert known is not None
+    return {"digest": _digest(blob), "bound": known.bound, "counts_clamping": known.counts_clamping}
+
+
+def _read_arrays(path: Path, digest: object, *, at_most: int) -> dict[str, NDArray[np.float64]]:
+    """Read arrays of up to so many finite numbers in double precision."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    path = folder / WEIGHTS
     try:
-        blob = read_bytes(path, at_most=8 * layout.size + LONGEST_HEADER)
+        blob = read_bytes(path, at_most=8 * at_most + LONGEST_HEADER)
         if _digest(blob) != digest:
             raise ModelFileError(_not_of_this_record(path))
-        stored = load(blob)
+        stored: dict[str, NDArray[np.float64]] = load(blob)
     except SchemaError as error:
         raise ModelFileError(str(error)) from None
     except SafetensorError:
         raise ModelFileError(f"'{path}' is damaged. Restore the folder.") from None
-    found = {name: (weights.dtype, weights.shape) for name, weights in stored.items()}
-    if found != {name: (np.dtype(np.float64), tuple(shape)) for name, shape in layout.shapes.items()}:
+    if any(each.dtype != np.float64 for each in stored.values()):
         raise ModelFileError(
             f"'{path}' has weights of other names, shapes or types than {RECORD} describes. Restore the folder."
         )
-    parameters = np.concatenate([stored[name].ravel() for name in layout.shapes])
-    if not np.isfinite(parameters).all():
+    if not all(np.isfinite(each).all() for each in stored.values()):
         raise ModelFileError(f"'{path}' has weights that are not finite. Restore the folder.")
-    return parameters
+    return stored
 
 
 def _not_of_this_record(path: Path) -> str:

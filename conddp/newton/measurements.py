@@ -146,7 +146,7 @@ class Overlap:
     dictionary : Dictionary
         Features.
     gram : array of shape (M, M)
-        Gram matrix of the features.
+        Gram matrix of the features, or an empty one if only a posterior is wanted.
     along : array of shape (K, M)
         Products of directions and features.
     """
@@ -164,6 +164,7 @@ class Overlap:
         weights: Vector | None,
         *,
         watch: Callable[[float], None] | None = None,
+        with_gram: bool = True,
     ) -> "Overlap":
         """Compute all products in one pass over the records, and centre the features on all of them.
 
@@ -182,10 +183,12 @@ class Overlap:
             Public weights of the records.
         watch : callable, optional
             Called with the fraction of the records that have been read.
+        with_gram : bool
+            Whether directions are to be chosen, for which the Gram matrix is needed.
         """
         n, M, K = len(X), dictionary.num_features, len(measurements.values)
         total = float(n) if weights is None else float(weights.sum())
-        gram, along, constant = np.zeros((M, M)), np.zeros((M, K + 1)), np.zeros(K)
+        gram, along, constant = np.zeros((M, M) if with_gram else (0, 0)), np.zeros((M, K + 1)), np.zeros(K)
         room = np.empty((M, min(n, ROWS_AT_ONCE)), dtype=PRECISION)
         for span in list_blocks(n if M else 0, block_size=ROWS_AT_ONCE):
             features = room[:, : span.stop - span.start]
@@ -202,15 +205,17 @@ class Overlap:
             if watch is not None:
                 watch(span.stop / n)
         means = along[:, K] / total
-        gram += np.tril(gram, -1).T
-        gram /= total
-        gram -= np.outer(means, means)
+        if with_gram:
+            gram += np.tril(gram, -1).T
+            gram /= total
+            gram -= np.outer(means, means)
         along = along[:, :K].T / total - np.outer(constant / total, means)
         return cls(dictionary.center(means), gram, along)
 
     def take(self, kept: NDArray[np.bool_]) -> "Overlap":
         """Return the overlap of some of the features."""
-        return Overlap(self.dictionary.take(kept), self.gram[np.ix_(kept, kept)], self.along[:, kept])
+        gram = self.gram[np.ix_(kept, kept)] if len(self.gram) else self.gram
+        return Overlap(self.dictionary.take(kept), gram, self.along[:, kept])
 
     def add(self, chosen: Vector, matrix: Vector) -> "Overlap":
         """Return the overlap with directions that were combined with features times ``chosen``, shape (M, k).
@@ -249,10 +254,11 @@ def _add(
     part: slice,
     some: NDArray[np.float32],
 ) -> int:
-    """Add products of some features with those up to the same place, and with directions."""
-    below = some @ features[: part.stop].T
-    below[:, part.start :] = np.tril(below[:, part.start :])
-    gram[part, : part.stop] += below
+    """Add products of some features with those up to the same place, if they are wanted, and with directions."""
+    if len(gram):
+        below = some @ features[: part.stop].T
+        below[:, part.start :] = np.tril(below[:, part.start :])
+        gram[part, : part.stop] += below
     along[part] += some @ directions
     return 0
 
@@ -321,6 +327,14 @@ class FunctionPosterior:
         solved = cho_solve((take_root(covariance), True), measurements.values)
         weights = variances[dictionary.component] * (along.T @ solved)
         return cls(overlap, weights, variances, guesses, noise, measurements.values, evidence)
+
+    @property
+    def explained(self) -> dict[str, float]:
+        """Estimated variance that components of each name explain together."""
+        explained: dict[str, float] = {}
+        for name, variance in zip(self.overlap.dictionary.names, self.variances.tolist(), strict=True):
+            explained[name] = explained.get(name, 0.0) + variance
+        return explained
 
     @use_one_blas_thread()
     def find_directions(self, *, at_most: int, least: float) -> tuple[Vector, Vector]:

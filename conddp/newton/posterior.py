@@ -69,11 +69,13 @@ class RunningMean:
     variance: Vector  # variance of the noise in the mean
     drift: Vector = field(init=False)
     drift_variance: Vector = field(init=False)
+    asked_at: Vector = field(init=False)  # mean, with the same weights, of the coefficients that steps were taken from
 
     def __post_init__(self) -> None:
         self.drift, self.drift_variance = np.zeros_like(self.mean), np.zeros_like(self.mean)
+        self.asked_at = np.zeros_like(self.mean)
 
-    def add(self, estimate: Vector, noise_variance: Vector) -> None:
+    def add(self, estimate: Vector, noise_variance: Vector, *, asked_at: Vector | None = None) -> None:
         """Add estimates with the variances of their noise; an infinite variance marks a missing estimate."""
         asked = np.isfinite(noise_variance)
         fresh = asked & (self.variance >= VAGUE)
@@ -86,6 +88,8 @@ class RunningMean:
         past = np.where(drifts, np.maximum(self.variance, self.drift**2 - self.drift_variance), self.variance)
         weight = np.where(asked, past / (past + np.where(asked, noise_variance, 1.0)), 0.0)
         self.mean = self.mean + weight * (np.where(asked, estimate, 0.0) - self.mean)
+        if asked_at is not None:
+            self.asked_at = self.asked_at + weight * (asked_at - self.asked_at)
         self.variance = np.where(asked, weight * np.where(asked, noise_variance, 1.0), past)
 
 
@@ -131,11 +135,14 @@ class Measurement:
         Variance of the noise in them, which is known. :data:`~conddp.newton.prior.VAGUE` marks a missing measurement.
     bias_variance : array of shape (k,)
         Estimated mean square of what clamping adds to the error.
+    asked_at : array of shape (k,)
+        Mean of the coefficients that steps were taken from, with the weights that their estimates have in ``mean``.
     """
 
     mean: Vector
     noise_variance: Vector
     bias_variance: Vector
+    asked_at: Vector
 
 
 @dataclass
@@ -169,7 +176,7 @@ class RunningPosterior:
         if self.has_constant and not clamped:
             self.opening.add(estimate[0], noise_variance[0])
         else:
-            self.clamped.add(estimate, noise_variance)
+            self.clamped.add(estimate, noise_variance, asked_at=self.posterior.mean)
 
     @property
     def measured(self) -> Vector:
@@ -193,4 +200,4 @@ class RunningPosterior:
         bias_variance = np.zeros_like(mean)
         if self.has_constant:
             mean[0], noise_variance[0], bias_variance[0] = self.opening.join(mean[0], noise_variance[0], mean_square)
-        return Measurement(mean, noise_variance, bias_variance)
+        return Measurement(mean, noise_variance, bias_variance, self.clamped.asked_at)

@@ -51,6 +51,66 @@ class Moments:
 
 
 @dataclass(frozen=True)
+class SecondMoments:
+    """Second moments of approximately whitened private directions, estimated from what has been released.
+
+    Parameters
+    ----------
+    values : array of shape (p, k)
+        Second moments of private directions with all directions. Those of whitened rows are one for a direction with
+        itself, and zero otherwise.
+    errors : array of shape (p, k)
+        Expected squared errors of the values.
+    """
+
+    values: NDArray[np.float64]
+    errors: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls,
+        moments: Moments,
+        cross: NDArray[np.float64],
+        root: NDArray[np.float64],
+        clipped: NDArray[np.float64],
+        *,
+        num_public: int,
+    ) -> "SecondMoments":
+        r"""Estimate the second moments of directions :math:`R^\top (q - C u)`.
+
+        Privacy
+            Post-processing of released moments, with public rows: no cost.
+
+        Parameters
+        ----------
+        moments : Moments
+            Released moments.
+        cross : array of shape (p, m)
+            C, the multiples of public directions that were subtracted from the private columns.
+        root : array of shape (p, p)
+            R, the matrix that the remainder was multiplied by.
+        clipped : array of shape (m, m)
+            Second moments of clipped and whole public rows, by which clipping reduced the released moments.
+        num_public : int
+            Number of public directions. Moments with those after the first m were not released; they are assumed to
+            be like the others.
+        """
+        p, m = cross.shape
+        inverse = np.linalg.pinv(clipped)
+        whole, noise_variance = moments.cross @ inverse, moments.noise_std**2
+        lengths = (root**2).sum(axis=0)
+        values, errors = np.zeros((p, num_public + p)), np.empty((p, num_public + p))
+        values[:, :m] = root.T @ (whole - cross)
+        errors[:, :m] = noise_variance * lengths[:, None] * (inverse**2).sum(axis=0)
+        typical = max(float((moments.cross**2).mean()) - noise_variance, 0.0)
+        errors[:, m:num_public] = typical * lengths[:, None]
+        within = moments.within - whole @ cross.T - cross @ whole.T + cross @ cross.T
+        values[:, num_public:] = root.T @ within @ root
+        errors[:, num_public:] = noise_variance * np.outer(lengths, lengths)
+        return cls(values, errors)
+
+
+@dataclass(frozen=True)
 class PrivateRows:
     """Rows that include private columns. They are as private as these columns.
 
@@ -63,6 +123,8 @@ class PrivateRows:
         Approximately whitened rows. The first column is the constant, if there is one.
     variances, matrix, has_constant, weights
         Same as in :class:`~conddp.features.whitening.WhitenedRows`. They have been released, so they are public.
+    second_moments : SecondMoments, optional
+        What is known about how far the rows are from being whitened.
     """
 
     values: NDArray[np.float64]
@@ -70,6 +132,7 @@ class PrivateRows:
     matrix: NDArray[np.float64]
     has_constant: bool
     weights: RowWeights | None = None
+    second_moments: SecondMoments | None = None
 
     @classmethod
     def of(cls, public: WhitenedRows, private: NDArray[np.float64], moments: Moments) -> "PrivateRows":
@@ -100,7 +163,8 @@ class PrivateRows:
             values[:, k:] = (private - public.values[:, :m] @ cross.T) @ root
         matrix = np.block([[public.matrix, -public.matrix[:, :m] @ cross.T @ root], [np.zeros((p, k)), root]])
         variances = np.concatenate([public.variances, np.ones(p)])
-        return cls(values, variances, matrix, public.has_constant, public.weights)
+        estimated = SecondMoments.of(moments, cross, root, _sum_clipped(public, m), num_public=k)
+        return cls(values, variances, matrix, public.has_constant, public.weights, estimated)
 
     def start_pass(self, coefficients: NDArray[np.float64], direction_weights: NDArray[np.float64]) -> DensePass:
         """Prepare a pass over the rows. All that it computes is as private as the columns."""
@@ -124,6 +188,22 @@ class PrivateRows:
     def num_directions(self) -> int:
         """Number of directions k, including the constant."""
         return int(self.values.shape[1])
+
+
+def _sum_clipped(public: WhitenedRows, number: int) -> NDArray[np.float64]:
+    """Mean of clipped times whole public rows in their first directions, as :func:`release_moments` clips them."""
+    first, weights = public.values[:, :number], public.weights
+    cut = _cut_rows(first)
+    return np.asarray((first * (cut if weights is None else cut * weights.values)[:, None]).T @ first) / (
+        public.total_weight
+    )
+
+
+def _cut_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Factors by which public rows are multiplied, so that none is longer than their typical length."""
+    length = ROW_LENGTH * math.sqrt(rows.shape[1])
+    cut = np.minimum(1.0, length / np.maximum(np.sqrt((rows**2).sum(axis=1)), 1e-12))
+    return np.asarray(cut)
 
 
 def bound_moments(row_length: float, private_length: float, diameter: float, neighbouring: Neighbouring) -> float:
@@ -207,9 +287,8 @@ def release_moments(
         span: slice, rows: NDArray[np.float64], block: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         first = rows[:, :k]
-        cut = np.minimum(1.0, length / np.maximum(np.sqrt((first**2).sum(axis=1)), 1e-12))
         scaled = block if weights is None else block * weights.values[span, None]
-        return (scaled * cut[:, None]).T @ first, scaled.T @ block
+        return (scaled * _cut_rows(first)[:, None]).T @ first, scaled.T @ block
 
     cross, within = run_pass(sum_block, public.values, private)
     sensitivity = bound_moments(length, span.length, span.diameter, neighbouring)

@@ -9,7 +9,8 @@ A run makes the releases of :mod:`conddp.newton.run`, in rounds of a few steps. 
 3. the directions in which the function is most uncertain are computed from public rows. Along these, and relative to
    the posterior mean, the steps of the round measure the labels.
 
-The result is the posterior mean given the releases of all rounds. If labels are skewed, or if there is hardly any
+The result is the posterior mean given the releases of all rounds, with more features of the kinds that the last round
+found to matter: as nothing is measured along them, they cost little. If labels are skewed, or if there is hardly any
 noise, a last release measures residuals without clamping along functions of this predictor, which is calibrated
 accordingly (:mod:`conddp.newton.calibration`). Otherwise, the last release is one more step.
 """
@@ -18,7 +19,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from conddp.features.feature_families import Relevance
 from conddp.features.learned_function import LearnedFunction
 from conddp.features.public_rows import PublicRows
 from conddp.features.rounded_rows import RoundedRows
+from conddp.features.row_sample import draw_rows
 from conddp.features.whitening import WhitenedRows
 from conddp.losses import Loss
 from conddp.newton.calibration import EXPECTED_STD, CalibrationQuery
@@ -60,11 +61,13 @@ WORK = {  # before a round, and about which part of it begins and ends when
     "choosing features": (0.1, 0.75),
     "choosing directions": (0.75, 0.8),
     "computing directions": (0.8, 1.0),
+    "refining": (0.0, 0.5),
     "calibrating": (0.5, 1.0),
 }
-MOST_GRADIENTS = 4_000  # rows whose gradients are averaged
-WORTH = 1.0  # evidence that interactions must have beyond that of none, to be kept in a model that may be simpler
+MOST_GRADIENTS = 8_000  # rows whose gradients are averaged
+WORTH = 10.0  # evidence that interactions must have beyond that of none, to be kept in a model that may be simpler
 RIDGE = 0.01  # of the linear function that is closest to a predictor
+FAR_LESS = 4.0  # times what is known to vary, the labels are not expected to vary
 SIGNAL = 0.6  # expected fraction of the variance of the labels that a function of the columns explains
 
 
@@ -172,7 +175,8 @@ class _Rounds:
         self.setting, self.callback, self.num_watched, self.watch_work = setting, callback, num_watched, watch_work
         self.X = setting.public.values
         self.weights = None if setting.weights is None else setting.weights.values
-        self.sample = _sample(self.X, self.weights).astype(np.float64, copy=False)
+        sample = self.X[draw_rows(len(self.X), MOST_SAMPLED, self.weights)]
+        self.sample = sample.astype(np.float64, copy=False)
         self.scales = ColumnScales.of(setting.public)
         self.divided = setting.divided
         at_most, kept = count_directions(len(self.X), len(self.divided.rounds))
@@ -180,12 +184,13 @@ class _Rounds:
         self.measurements = Measurements(np.empty((len(self.X), kept), dtype=np.float32))
         self.course: list[Vector] = []
         self.num_directions: list[int] = []
+        self.signal = 1.0
         self.stopped = False
 
     def run(self, ask: Ask) -> RoundsResult:
         """Make all releases and return the posterior mean."""
         state, relevance = self._open(ask), Relevance(np.ones(self.scales.num_columns))
-        signal, rounds = SIGNAL * state.scale.mean_square, self.divided.rounds
+        self.signal, rounds = SIGNAL * state.scale.mean_square, self.divided.rounds
         margin = (HALF_RANGE - abs(state.running.opening.mean)) / state.scale.residual_std
         is_calibrated = False
         for number, fractions in enumerate(rounds):
@@ -197,33 +202,34 @@ class _Rounds:
                 )
             overlap = Overlap.of(chosen, self.X, self.measurements, self.weights, watch=watch)
             dictionary = overlap.dictionary
-            if number + 1 == len(rounds):  # what has been measured is enough for the last posterior
+            if number + 1 == len(rounds) and not self.setting.refines:  # the last posterior is of these features
                 self.measurements = self.measurements.leave_rows()
-            posterior = self._compute_posterior(overlap, signal, state)
+            posterior = self._compute_posterior(overlap, state)
             if number + 1 == len(rounds) and self.divided.last:
                 is_calibrated = self._is_worth_calibrating(posterior, state, is_skewed=margin < SKEWED)
                 fractions = fractions if is_calibrated else [*fractions, self.divided.last]
             if not self.stopped:
                 later = [each for other in rounds[number + 1 :] for each in other]
                 overlap = self._measure(posterior, state, fractions, later, ask)
-                posterior = self._compute_posterior(overlap, signal, state)
+                posterior = self._compute_posterior(overlap, state)
             if self.stopped:
                 break
             if number + 1 < len(rounds):
-                relevance = self._learn_relevance(dictionary, posterior.weights)
+                self._lower_signal(posterior, state)
+                relevance = self._learn_relevance(posterior)
         is_decided = len(self.course) >= self.divided.num_releases - is_calibrated
         if self.setting.families.simplify and is_decided:
-            simple = self._compute_posterior(posterior.overlap.take(dictionary.find_additive()), signal, state)
+            simple = self._compute_posterior(posterior.overlap.take(dictionary.find_additive()), state)
             posterior = simple if simple.evidence > posterior.evidence - WORTH else posterior
+        if is_decided and not posterior.overlap.dictionary.has_curves:
+            refined = self._compute_posterior(self._refine(posterior), state)
+            posterior = max(posterior, refined, key=lambda each: each.evidence)
         function = self._make_function(posterior, state)
         if is_calibrated and not self.stopped:
             function = self._calibrate(function, state, ask)
-        components: dict[str, float] = {}
-        for name, variance in zip(dictionary.names, posterior.variances.tolist(), strict=True):
-            components[name] = components.get(name, 0.0) + variance
         return RoundsResult(
             function,
-            components,
+            posterior.explained,
             tuple(state.residual_stds),
             tuple(self.num_directions),
             tuple(self.course),
@@ -244,19 +250,39 @@ class _Rounds:
                 self._watch(state, np.full(min(self.num_watched, len(self.X)), state.coefficients[0]))
         return state
 
-    def _compute_posterior(self, overlap: Overlap, signal: float, state: RunState) -> FunctionPosterior:
+    def _compute_posterior(self, overlap: Overlap, state: RunState) -> FunctionPosterior:
         sampling = state.scale.mean_square / state.sampling_records
-        return FunctionPosterior.of(overlap, self.measurements, signal_variance=signal, sampling_variance=sampling)
+        return FunctionPosterior.of(overlap, self.measurements, signal_variance=self.signal, sampling_variance=sampling)
+
+    def _lower_signal(self, posterior: FunctionPosterior, state: RunState) -> None:
+        """Lower the guess of the signal if the steps have shown that labels vary far less than the opening could tell.
+
+        With bounds that are far too wide, the opening cannot tell small labels from its noise.
+        """
+        explained = float(posterior.weights @ posterior.overlap.gram @ posterior.weights)
+        self.signal = min(self.signal, FAR_LESS * SIGNAL * (state.scale.mean_square + explained))
+
+    def _refine(self, posterior: FunctionPosterior) -> Overlap:
+        """Make the last dictionary, of which no more is needed than its products with what was measured."""
+        relevance, setting = self._learn_relevance(posterior), self.setting
+        families = replace(setting.families, width=setting.refined_width)
+        with use_one_blas_thread():
+            dictionary = families.make(
+                self.scales, self.sample, relevance, seed=len(self.divided.rounds), boldness=setting.boldness
+            )
+        watch = partial(self._show, "refining")
+        return Overlap.of(dictionary, self.X, self.measurements, self.weights, watch=watch, with_gram=False)
 
     @use_one_blas_thread()
-    def _learn_relevance(self, dictionary: Dictionary, weights: Vector) -> Relevance:
+    def _learn_relevance(self, posterior: FunctionPosterior) -> Relevance:
         """Average the gradients of the predictor over a sample of the rows, and fit a linear function to it."""
-        rows = _thin(self.sample, MOST_GRADIENTS)
+        dictionary, weights = posterior.overlap.dictionary, posterior.weights
+        rows = self.sample[draw_rows(len(self.sample), MOST_GRADIENTS)]
         z, predicted = self.scales.standardize(rows), dictionary.predict(rows, weights)
         z -= z.mean(axis=0)
         gram = z.T @ z / len(z) + RIDGE * np.eye(z.shape[1])
         index = np.linalg.solve(gram, z.T @ (predicted - predicted.mean()) / len(z))
-        return Relevance.of(dictionary.compute_gradients(rows, weights), index)
+        return Relevance.of(dictionary.compute_gradients(rows, weights), index, posterior.explained)
 
     def _measure(
         self, posterior: FunctionPosterior, state: RunState, fractions: list[float], later: list[float], ask: Ask
@@ -365,7 +391,7 @@ class _Rounds:
 
     def _show(self, what: str, fraction: float) -> None:
         """Show how far the public computations before the next release have come."""
-        if self.watch_work is not None and not self.stopped:
+        if self.watch_work is not None and not self.stopped and len(self.course) < self.divided.num_releases:
             begin, end = WORK[what]
             self.watch_work(what, begin + fraction * (end - begin))
 
@@ -373,17 +399,3 @@ class _Rounds:
         self.course.append(predictions)
         if self.callback is not None and self.callback(len(self.course), state.coefficients):
             self.stopped = True
-
-
-def _thin(rows: NDArray[Any], at_most: int) -> NDArray[Any]:
-    """Return about so many rows, from everywhere."""
-    return rows[:: max(1, len(rows) // at_most)]
-
-
-def _sample(rows: NDArray[Any], weights: Vector | None) -> NDArray[Any]:
-    """Return rows from everywhere, on which features have about the same means as on all rows with their weights."""
-    if weights is None:
-        return _thin(rows, MOST_SAMPLED)
-    number = min(len(rows), MOST_SAMPLED)
-    reached = np.cumsum(weights)
-    return np.asarray(rows[np.searchsorted(reached, (np.arange(number) + 0.5) / number * reached[-1])])

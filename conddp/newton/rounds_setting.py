@@ -28,6 +28,8 @@ MOST_DIRECTIONS = 500  # of a round
 MOST_CELLS = 3e8  # of the directions of a round, which are kept in memory; earlier rounds may have twice as many
 CELLS_IN_SINGLE = 2**22  # directions with more numbers are stored in float32
 MOST_SAMPLED = 20_000  # rows that features are scaled on
+REFINED, MOST_REFINED = 4, 6000  # times the width of a round, and largest width, of the last features
+MOST_WEIGHTS = 1_000_000  # in their projections; a width as large as that of a round is always allowed
 HALF_BOLD = 200.0  # mu times the number of records at which nonlinear features get a quarter of their usual variance
 
 
@@ -72,6 +74,17 @@ class RoundsSetting:
         """Factor of the prior variance of nonlinear features: curves that the noise would hide are not looked for."""
         seen = self.mu * self.num_records
         return (seen / (seen + HALF_BOLD)) ** 2
+
+    @property
+    def refines(self) -> bool:
+        """Whether the last posterior is of more features than were measured along; curves need no more."""
+        return self.families.interactions
+
+    @property
+    def refined_width(self) -> int:
+        """Approximate number of nonlinear features of the last posterior."""
+        width, d = self.families.width, max(1, len(self.public.names))
+        return max(width, min(REFINED * width, MOST_REFINED, MOST_WEIGHTS // d))
 
     @property
     def num_records(self) -> int:

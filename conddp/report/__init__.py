@@ -1,6 +1,7 @@
 """Reports: a page about a fit, a plan, a comparison or audits, as HTML, Markdown or JSON."""
 
 from conddp.report.audit import report_audits
+from conddp.report.coefficients import report_summaries
 from conddp.report.comparison import report_comparison
 from conddp.report.evaluation import report_evaluation
 from conddp.report.fit import report_fit
@@ -16,5 +17,6 @@ __all__ = [
     "report_evaluation",
     "report_fit",
     "report_plan",
+    "report_summaries",
     "write_report",
 ]

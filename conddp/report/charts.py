@@ -21,6 +21,7 @@ __all__ = [
 WIDTH, HEIGHT = 640, 360
 LEFT, RIGHT, TOP, BOTTOM = 70, 16, 14, 52
 MOST_MARKERS = 16  # on a curve; longer ones are drawn without
+WIDEST_INTERVAL = 5.0  # of a forest plot, over the median, up to which an interval is drawn in full
 NUM_STYLES = 8  # colours in the style sheet; further series use them again, dashed
 MARKERS = ("circle", "square", "diamond", "triangle", "cross", "plus", "down", "star")
 
@@ -79,12 +80,11 @@ def render_chart(chart: Chart, *, number: int = 1) -> str:
 
 
 def render_dots(dots: Dots, *, number: int = 1) -> str:
-    """Values with bars of two standard deviations, one below the other."""
+    """Values with their intervals, one below the other. Intervals much wider than most end in arrows at the edge."""
     left, row = 200, 24
     height = TOP + row * len(dots.names) + BOTTOM
-    ends = [v + s * 2 * d for v, d in zip(dots.values, dots.deviations, strict=True) for s in (-1, 1)]
-    across = Axis.of([0.0, *ends], log=False, start=left, end=WIDTH - RIGHT, padded=True)
-    described = f"{len(dots.names)} values with bars of two standard deviations"
+    across = Axis.of(_span_intervals(dots), log=False, start=left, end=WIDTH - RIGHT, padded=True)
+    described = f"{len(dots.names)} values with intervals"
     parts = [open_svg(dots.title, described, WIDTH, height, number, kind="chart dots")]
     bottom = height - BOTTOM
     for tick in across.ticks(6):
@@ -93,16 +93,40 @@ def render_dots(dots: Dots, *, number: int = 1) -> str:
         parts.append(f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{bottom + 20}">{show_tick(tick)}</text>')
     x = across(0.0)
     parts.append(f'<line class="zero" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{bottom}"/>')
-    for place, (name, value, deviation) in enumerate(zip(dots.names, dots.values, dots.deviations, strict=True)):
+    rows = zip(dots.names, dots.values, dots.low, dots.high, dots.others, strict=True)
+    for place, (name, value, low, high, other) in enumerate(rows):
         y = TOP + row * (place + 0.5)
         short = name if len(name) <= 16 else name[:15] + "…"
-        parts.append(f'<text class="tick" text-anchor="end" x="{left - 8}" y="{y + 4:.1f}">{escape(short)}</text>')
-        low, high = across(value - 2 * deviation), across(value + 2 * deviation)
-        parts.append(f'<line class="bar s0" x1="{low:.1f}" x2="{high:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(render_marker(0, across(value), y))
+        parts.append(f'<text class="tick" text-anchor="end" x="{left - 8}" y="{y + 4:.1f}">{escape(short)}')
+        parts.append(f"<title>{escape(name)}: {show(value)}, from {show(low)} to {show(high)}</title></text>")
+        start, end = max(across(low), left), min(across(high), WIDTH - RIGHT)
+        parts.append(f'<line class="bar s0" x1="{start:.1f}" x2="{end:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        for edge, is_beyond, sign in ((start, across(low) < left, -1), (end, across(high) > WIDTH - RIGHT, 1)):
+            if is_beyond:
+                path = f"M{edge:.1f} {y - 6:.1f}l{7 * sign} 6l{-7 * sign} 6z"
+                parts.append(f'<path class="beyond s0" d="{path}"/>')
+            else:
+                parts.append(
+                    f'<line class="cap s0" x1="{edge:.1f}" x2="{edge:.1f}" y1="{y - 5:.1f}" y2="{y + 5:.1f}"/>'
+                )
+        parts.append(f'<circle class="centre s0" cx="{across(value):.1f}" cy="{y:.1f}" r="3.5"/>')
+        parts.append(f'<circle class="other" cx="{across(other):.1f}" cy="{y:.1f}" r="6"/>')
     middle = (left + WIDTH - RIGHT) / 2
     parts.append(f'<text class="axis" text-anchor="middle" x="{middle}" y="{height - 8}">{escape(dots.x_label)}</text>')
     return "".join([*parts, "</svg>"])
+
+
+def _span_intervals(dots: Dots) -> list[float]:
+    """Values that the axis of a forest plot must reach: all but the ends of intervals that would hide the others."""
+    widths = [high - low for low, high in zip(dots.low, dots.high, strict=True)]
+    most = WIDEST_INTERVAL * max(sorted(widths)[len(widths) // 2], max(map(abs, dots.values)) / 2)
+    ends = [
+        end
+        for low, high, width in zip(dots.low, dots.high, widths, strict=True)
+        if width <= most
+        for end in (low, high)
+    ]
+    return [0.0, *dots.values, *dots.others, *ends]
 
 
 def render_marker(place: int, x: float, y: float) -> str:

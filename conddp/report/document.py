@@ -187,13 +187,35 @@ class Bars:
 
 @dataclass(frozen=True)
 class Dots:
-    """Values by name, each with a bar of two standard deviations to both sides."""
+    """Values by name, each with an interval: a forest plot.
+
+    Parameters
+    ----------
+    title : str
+        What is drawn.
+    x_label : str
+        Of the axis.
+    names : tuple of str
+        Names of the values.
+    values, low, high : tuple of float
+        Values, and the ends of their intervals.
+    others : tuple of float
+        A second value for each name, drawn as a circle: what the model predicts with.
+    """
 
     title: str
     x_label: str
     names: tuple[str, ...]
     values: tuple[float, ...]
-    deviations: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    others: tuple[float, ...]
+
+    def as_table(self) -> Table:
+        """The numbers that are drawn."""
+        rows = zip(self.names, self.values, self.low, self.high, self.others, strict=True)
+        cells = tuple((name, *map(show, numbers)) for name, *numbers in rows)
+        return Table(self.title, ("", self.x_label, "from", "to", "in the model"), cells)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from conddp.categories import Categories
-from conddp.data.scaling import private_unit
 from conddp.heads.head import Linearity
 from conddp.models.diagnostics import Diagnostics
 from conddp.models.evidence import check_evidence
@@ -24,6 +22,7 @@ from conddp.privacy.transcript import (
     Transcript,
     WeightedSumRelease,
 )
+from conddp.report.coefficients import describe_coefficients
 from conddp.report.columns import describe_columns, describe_design
 from conddp.report.comparison import describe_expectations
 from conddp.report.curves import describe_curves
@@ -31,7 +30,6 @@ from conddp.report.document import (
     Block,
     Chart,
     Document,
-    Dots,
     Facts,
     Formula,
     Section,
@@ -45,7 +43,6 @@ from conddp.report.evaluation import describe_evaluation
 
 __all__ = ["report_fit"]
 
-MOST_COEFFICIENTS = 30  # in the figure; the table has all
 LARGEST_EXPONENT = 700.0  # of what floating point can hold
 NOTHING_PRIVATE = (
     "This page holds no private value: everything on it is public, declared, or released under the guarantee."
@@ -285,50 +282,12 @@ def _describe_ledger(ledger: PrivacyLedger) -> Section:
 
 
 def _describe_model(saved: FitResult) -> Section:
-    model, schema, diagnostics, design = saved.model, saved.schema, saved.diagnostics, saved.design
+    model = saved.model
     if model.head.linear_in is not Linearity.COLUMNS:
         count = f"{model.layout.size:,} parameters"
         text = f"{_name_model(model)} with {count}. Its weights are in the model's folder."
         return Section("The model", (Text(text), *_describe_private(saved)))
-    public, private, intercept = model.compute_linear_coefficients()
-    names = (*saved.features, *schema.private_terms, "intercept")
-    values = (*public.tolist(), *private.tolist(), intercept)
-    deviations = diagnostics.coefficient_deviations
-    heads = ("feature", "coefficient", *(["standard deviation"] if deviations else []))
-    rows = tuple(
-        (name, show(value), *([show(deviations[place])] if deviations else []))
-        for place, (name, value) in enumerate(zip(names, values, strict=True))
-    )
-    blocks: list[Block] = [Table("Coefficients, in the label's units per unit of the column", heads, rows)]
-    if schema.category_columns:
-        zero = " and sum to zero" if model.has_constant else ""
-        blocks.append(Text(f"Effects of the levels of a private category are in the label's units{zero}."))
-    if not deviations:
-        return Section("The model", tuple(blocks))
-    blocks.append(
-        Text(
-            "The standard deviation of a coefficient covers the noise of the releases, whose scale is known exactly, "
-            "and for CondNewton also sampling and shrinkage. It does not cover the bias that clamping has on skewed "
-            "labels."
-        )
-    )
-    if design is None:
-        return Section("The model", tuple(blocks))
-    units = [*design.deviations]
-    for domain in model.private_domains:
-        units += [1.0] * len(domain) if isinstance(domain, Categories) else [private_unit(domain)]
-    effects = [(names[place], values[place] * unit, deviations[place] * unit) for place, unit in enumerate(units)]
-    effects = [effect for effect in effects if math.isfinite(effect[1]) and math.isfinite(effect[2])]
-    largest = sorted(effects, key=lambda effect: -abs(effect[1]))[:MOST_COEFFICIENTS]
-    if largest:
-        blocks.append(
-            Dots(
-                "What one standard deviation of a column does to predictions, give or take two standard deviations",
-                f"change of '{schema.label.name}'",
-                *zip(*largest, strict=True),
-            )
-        )
-    return Section("The model", tuple(blocks))
+    return Section("The model", describe_coefficients(saved))
 
 
 def _describe_private(saved: FitResult) -> tuple[Block, ...]:

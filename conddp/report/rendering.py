@@ -29,9 +29,7 @@ from conddp.report.document import (
     Panel,
     Panels,
     Section,
-    Table,
     Text,
-    show,
 )
 from conddp.report.panels import render_heat_map, render_panel
 
@@ -96,7 +94,8 @@ def _html(block: Block, numbers: Any) -> dict[str, Any]:
         svg = Markup(render_bars(block, number=next(numbers)))
         return {"kind": "chart", "chart": block, "svg": svg, "legend": legend, "table": block.as_table()}
     if isinstance(block, Dots):
-        return {"kind": kind, "chart": block, "svg": Markup(render_dots(block, number=next(numbers)))}
+        drawn = Markup(render_dots(block, number=next(numbers)))
+        return {"kind": kind, "chart": block, "svg": drawn, "table": block.as_table(), "legend": _list_marks()}
     if isinstance(block, Panels):
         drawn = Markup("".join(_draw_panels(block, numbers)))
         return {"kind": kind, "chart": block, "svg": drawn, "tables": block.as_tables()}
@@ -111,6 +110,20 @@ def _html(block: Block, numbers: Any) -> dict[str, Any]:
         image = b64encode(block.svg.encode()).decode("ascii")
         return {"kind": kind, "title": block.title, "address": f"data:image/svg+xml;base64,{image}"}
     return {"kind": kind, "block": block}
+
+
+def _list_marks() -> list[dict[str, Any]]:
+    """Legend of a forest plot."""
+    from markupsafe import Markup
+
+    bar = '<line class="bar s0" x1="-9" x2="9" y1="0" y2="0"/>'
+    return [
+        {
+            "key": Markup(_key(bar + '<circle class="centre s0" cx="0" cy="0" r="3.5"/>')),
+            "name": "estimate with its interval",
+        },
+        {"key": Markup(_key('<circle class="other" cx="0" cy="0" r="4.5"/>')), "name": "in the model, after shrinkage"},
+    ]
 
 
 def _draw_panels(block: Panels, numbers: Any) -> Iterator[str]:
@@ -156,14 +169,8 @@ def _markdown(block: Block) -> str:
         return "\n".join(f"- {_mark(name)}: {_mark(value)}" for name, value in block.facts)
     if isinstance(block, Panels):
         return "\n\n".join(map(_markdown, block.as_tables()))
-    if isinstance(block, (Bars, Chart)):
+    if isinstance(block, Bars | Chart | Dots):
         block = block.as_table()
-    if isinstance(block, Dots):
-        rows = tuple(
-            (name, show(value), show(deviation))
-            for name, value, deviation in zip(block.names, block.values, block.deviations, strict=True)
-        )
-        block = Table(block.title, ("", block.x_label, "standard deviation"), rows)
     rule = "|" + "".join("---|" if place < block.num_text else "---:|" for place in range(len(block.heads)))
     lines = ["| " + " | ".join(_mark(cell) for cell in row) + " |" for row in block.rows]
     head = "| " + " | ".join(_mark(cell) for cell in block.heads) + " |"

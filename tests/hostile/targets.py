@@ -251,13 +251,20 @@ def attack_folders(folders: list[Path]) -> Attack:
         elif kind == 6:
             (place / "model.json").write_bytes(damage_bytes(good[place]["model.json"], random))
         else:
-            name, field = random.choice((("model.safetensors", "weights"), ("ledger.jsonl", "ledger")))
+            files = (
+                *(("model.safetensors", "weights"), ("ledger.jsonl", "ledger")),
+                ("uncertainty.safetensors", "uncertainty"),
+            )
+            name, field = random.choice([each for each in files if each[0] in good[place]])
             content = good[place][name]
             content = (
                 damage_lines(content, random) if field == "ledger" and kind == 7 else damage_bytes(content, random)
             )
             (place / name).write_bytes(content)
-            changed = {**record, field: _digest(content)} if field in record else record
+            digest: Any = _digest(content)
+            if field == "uncertainty":
+                digest = {**record["uncertainty"], "digest": digest}
+            changed = {**record, field: digest} if field in record else record
             (place / "model.json").write_bytes(seal(changed))
         with guarded() as refused:
             use_model(place, random)
@@ -280,7 +287,13 @@ def use_model(place: Path, random: Random) -> None:
             cells[column.column] = ["here", "elsewhere"]
         elif isinstance(column, DateEncoding):
             cells[column.column] = np.array(["2024-05-01", "2030-01-01"], dtype="datetime64[us]")
-    assert np.isfinite(regressor.predict(pa.table(cells))).all()
+    table = pa.table(cells)
+    assert np.isfinite(regressor.predict(table)).all()
+    if result.uncertainty is not None:
+        str(regressor.summary()), regressor.summary()._repr_html_()
+        assert not np.isnan(regressor.predict(table, return_std=True)[1]).any()
+    if result.diagnostics.residual_deviations:
+        assert np.isfinite(regressor.predict_interval(table)).all()
     repr(result.ledger), str(result.guarantee)
     if random.random() < 0.1:
         run_command("ledger", "show", place)
