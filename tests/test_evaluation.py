@@ -242,6 +242,14 @@ def test_pure_fits_can_hold_records_out(table: tuple[pd.DataFrame, pd.Series]) -
     assert regressor.ledger_.spent.epsilon == pytest.approx(1.0)
 
 
+def test_a_ledger_that_does_not_cover_the_evaluation_refuses_the_fit(table: tuple[pd.DataFrame, pd.Series]) -> None:
+    ledger = PrivacyLedger(PrivacyBudget(1.0, 0.0))
+    regressor = PrivateRegressor(label_bounds=(-5, 15), algorithm="rr-on-bins", ledger=ledger, evaluation_fraction=0.3)
+    with pytest.raises(BudgetExceeded, match="the evaluation"):
+        regressor.fit(*table)
+    assert not ledger.entries
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
