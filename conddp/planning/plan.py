@@ -93,7 +93,9 @@ class Plan:
     def why_no_evaluation(self) -> str:
         """Why nothing can be said about evaluations; empty if something can."""
         if self.schema.private:
-            return "Models with private columns cannot be evaluated privately yet."
+            return (
+                "Left out: the formulas are for public predictions, and those of models with private columns are not."
+            )
         if not self.comparison.delta:
             return "An evaluation adds Gaussian noise, which cannot give delta = 0."
         if self.schema.unit is not None:
@@ -115,9 +117,9 @@ class Plan:
         """Rows of a table of the expected widths: spread, RMSE, R², and what would halve the width of R²."""
         return tuple(
             (
-                f"1/{1 / each.deviation:g} of the range",
-                f"± {100 * each.rmse_width:.2g} %",
-                f"± {each.r2_width:.2g}" if each.r2_width < 1 else "unknown",
+                f"1/{1 / each.deviation:g}",
+                f"±{100 * each.rmse_width:.2g}\u00a0%",
+                f"±{each.r2_width:.2g}" if each.r2_width < 1 else "unknown",
                 f"{each.more_records:,.0f}",
                 "none does" if each.more_epsilon is None else f"{each.more_epsilon:.2g}",
             )

@@ -5,13 +5,7 @@ from conddp.report.document import Section, Table, Text
 
 __all__ = ["describe_expected_evaluation"]
 
-HEADS = (
-    "standard deviation of the label",
-    "RMSE, give or take",
-    "R², give or take",
-    "half the width of R² takes records",
-    "or epsilon",
-)
+HEADS = ("deviation of the label", "RMSE", "R²", "records for half of it", "or epsilon")
 
 
 def describe_expected_evaluation(plan: Plan) -> Section:
@@ -19,4 +13,14 @@ def describe_expected_evaluation(plan: Plan) -> Section:
     title = "What an evaluation would tell"
     if plan.why_no_evaluation:
         return Section(title, (Text(plan.why_no_evaluation),))
-    return Section(title, (Text(plan.evaluation_remark), Table("95 % intervals", HEADS, plan.list_evaluation())))
+    return Section(
+        title,
+        (
+            Text(plan.evaluation_remark),
+            Table(
+                "Half-widths of 95 % intervals of RMSE and R², and what would halve that of R²",
+                HEADS,
+                plan.list_evaluation(),
+            ),
+        ),
+    )
