@@ -71,8 +71,8 @@ def measure(
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
 @pytest.mark.parametrize("of", ["population", "data"])
 def test_intervals_of_newton_steps_cover(epsilon: float, of: str) -> None:
-    coverage, _ = measure(CondNewton(), epsilon, of=of)
-    assert 0.90 < coverage < 0.995
+    coverage, size = measure(CondNewton(), epsilon, of=of)
+    assert coverage > 0.90 and size > 0.3  # at most 1.8 times as wide as errors of well-behaved residuals need
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
