@@ -62,7 +62,7 @@ class Evaluating:
         Parameters
         ----------
         X : array or table of shape (n, d)
-            Features, as for :meth:`predict`.
+            Features, as for ``predict``.
         y : array of shape (n,)
             Private labels.
         epsilon : float
