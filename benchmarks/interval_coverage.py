@@ -31,6 +31,7 @@ import sets
 from numpy.typing import NDArray
 
 from conddp.algorithms.algorithm import ALGORITHMS
+from conddp.algorithms.cond_newton import CondNewton
 from conddp.bounds import Bounds
 from conddp.data.parts import Labels, PublicFeatures
 from conddp.data.records import Records
@@ -61,6 +62,7 @@ REAL: dict[str, Callable[[], Records]] = {
     "wine": lambda: sets.load("wine"),
     "supercond": lambda: sets.load("supercond"),
 }
+NAMED = {"cond-newton with variances": CondNewton(variance_fraction=0.02)}
 SIMULATED = ("skewed", "heteroscedastic", "heavy tails", "300 records", "one extreme row", "correlated columns")
 SLOPES = np.array([1.0, -0.6, 0.3, 0.0, 0.0, 0.1])
 RANGE = Bounds(-20.0, 20.0)
@@ -128,7 +130,7 @@ def measure(cell: tuple[str, str, float, int]) -> list[Any]:
     target: Any = "data"
     for seed in range(num_seeds):
         train, held_out = pair or make_simulated(case, seed)
-        result = ALGORITHMS.resolve(algorithm).fit(
+        result = (NAMED.get(algorithm) or ALGORITHMS.resolve(algorithm)).fit(
             train, PrivacyBudget(epsilon, DELTA), random_source=RandomSource.of(seed)
         )
         known = solve(train, result.model) if known is None or not is_real else known

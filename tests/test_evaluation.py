@@ -20,6 +20,7 @@ from conddp.evaluation.expectations import expect_evaluation
 from conddp.evaluation.figures import compute_bins, compute_figures
 from conddp.evaluation.moments import release_moments
 from conddp.evaluation.predicted import Predicted
+from conddp.evaluation.private_predictions import choose_private_weights, release_figures
 from conddp.evaluation.ratio import Ratio
 from conddp.evaluation.spreads import release_spreads
 from conddp.evaluation.weighting import choose_weights
@@ -241,12 +242,19 @@ def test_pure_fits_can_hold_records_out(table: tuple[pd.DataFrame, pd.Series]) -
     assert regressor.ledger_.spent.epsilon == pytest.approx(1.0)
 
 
+def test_a_ledger_that_does_not_cover_the_evaluation_refuses_the_fit(table: tuple[pd.DataFrame, pd.Series]) -> None:
+    ledger = PrivacyLedger(PrivacyBudget(1.0, 0.0))
+    regressor = PrivateRegressor(label_bounds=(-5, 15), algorithm="rr-on-bins", ledger=ledger, evaluation_fraction=0.3)
+    with pytest.raises(BudgetExceeded, match="the evaluation"):
+        regressor.fit(*table)
+    assert not ledger.entries
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"evaluation_fraction": 1.0}, "strictly between"),
         ({"evaluation_fraction": 0.001}, "fewer than 10"),
-        ({"evaluation_fraction": 0.3, "private_columns": {"a": (-3, 3)}}, "private columns"),
         ({"evaluation_fraction": 0.3, "delta": 0.0, "algorithm": "rr-on-bins"}, "delta must lie"),
     ],
 )
@@ -389,7 +397,58 @@ def test_a_plan_shows_what_an_evaluation_would_tell(tmp_path: Path) -> None:
     arguments = ["plan", str(tmp_path / "rows.csv"), "--label", "price", "--label-bounds=-5,15", "--algorithm", "mean"]
     done = runner.invoke(cli.app, [*arguments, "--public", "a,b,c", "--out", str(tmp_path / "plan.html")])
     assert done.exit_code == 0, done.output
-    assert "1/16 of the range" in done.stdout and "(100)" in done.stdout
+    assert "1/16 " in done.stdout and "(100)" in done.stdout
     assert "What an evaluation would tell" in (tmp_path / "plan.html").read_text()
     done = runner.invoke(cli.app, [*arguments, "--public", "a,b", "--private", "c=-4,4"])
-    assert done.exit_code == 0 and "cannot be evaluated privately" in " ".join(done.stdout.split()), done.output
+    assert done.exit_code == 0 and "formulas are for public predictions" in " ".join(done.stdout.split()), done.output
+
+
+@pytest.mark.parametrize("mu", [0.3, 3.0])
+def test_intervals_of_private_predictions_cover_both_targets(mu: float) -> None:
+    everything = draw(np.random.default_rng(10**6), 10**6, "skewed")
+    population = compute_truth(*everything, np.ones(10**6))
+    hits: dict[str, list[tuple[bool, bool]]] = {}
+    weights = choose_private_weights(Neighbouring.REPLACE)
+    for seed in range(300):
+        predictions, labels = draw(np.random.default_rng(seed), 2000, "skewed")
+        sample = compute_truth(predictions, labels, np.ones(2000))
+        for each in release_figures(
+            (labels - 10) / 40,
+            (predictions - 10) / 40,
+            np.ones(2000),
+            np.arange(2000),
+            mus=(0.95 * mu, 0.3 * mu),
+            moment_weights=weights,
+            neighbouring=Neighbouring.REPLACE,
+            curator=Curator(np.random.default_rng(seed), num_records=2000),
+            bounds=BOUNDS,
+            level=0.95,
+        ):
+            hits.setdefault(each.name, []).append(
+                (sample[each.name] in each.sample, population[each.name] in each.population)
+            )
+    assert len(hits) == 5
+    for name, found in hits.items():
+        assert np.mean(found, axis=0).min() > 0.905, name
+
+
+def test_models_with_private_columns_are_evaluated(table: tuple[pd.DataFrame, pd.Series], tmp_path: Path) -> None:
+    regressor = PrivateRegressor(
+        epsilon=8.0, label_bounds=(-5, 15), private_columns={"a": (-3, 3)}, random_state=0, evaluation_fraction=0.3
+    )
+    regressor.fit(*table)
+    X, y = make_rows(4000)
+    evaluation = regressor.evaluate(X, y, epsilon=8.0, random_state=0)
+    truth = compute_truth(regressor.predict(X), y.to_numpy(), np.ones(len(y)))
+    for each in evaluation.figures:
+        assert each.estimate is not None and each.noise_std is not None
+        assert abs(each.estimate - truth[each.name]) < 4 * each.noise_std
+    assert not evaluation.bins and "private column 'a'" in evaluation.guarantee
+    assert regressor.evaluation_.num_records == 900
+    regressor.save(tmp_path / "model")
+    assert "How well it predicts" in render_html(report_fit(load_model(tmp_path / "model")))
+    X.assign(price=y).to_csv(tmp_path / "rows.csv", index=False)
+    done = call(tmp_path / "model", tmp_path / "rows.csv", "--epsilon", 1)
+    assert done.exit_code == 0 and "slope" not in done.stdout, done.output
+    X.drop(columns="a").assign(price=y).to_csv(tmp_path / "rows.csv", index=False)
+    assert isinstance(call(tmp_path / "model", tmp_path / "rows.csv", "--epsilon", 1).exception, SchemaError)

@@ -63,7 +63,7 @@ def test_learned_features_find_a_function_that_a_linear_model_cannot_express() -
     records = make_records()
     assert compute_error(records, Linear(), USUAL) > 0.6
     assert compute_error(records, Learned(width=300), USUAL) < 0.2
-    assert compute_error(records, Learned(width=300), PLENTY) < 0.02
+    assert compute_error(records, Learned(width=1000), PLENTY) < 0.02
 
 
 @pytest.mark.parametrize("head", [Learned(width=300), Additive(width=300)], ids=repr)

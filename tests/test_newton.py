@@ -10,6 +10,7 @@ from conddp.data.parts import PublicFeatures
 from conddp.data.passes import BLOCK_SIZE
 from conddp.features.whitening import WhitenedRows
 from conddp.losses import Squared
+from conddp.newton.clipping_bias import ClippingBias
 from conddp.newton.posterior import ResidualScale, RunningMean, UnclampedMean
 from conddp.newton.prior import CONSTANT_VARIANCE, VAGUE, Posterior
 from conddp.newton.release import ResidualQuery, StepEstimate, release_residuals
@@ -89,21 +90,20 @@ def test_curvature_is_the_fraction_of_a_newton_step_that_clamping_leaves(rng: np
 
 
 def test_the_clip_norm_has_the_least_expected_error_of_all_candidates(rng: np.random.Generator) -> None:
-    plan = NewtonPlan()
     for _ in range(50):
         k = int(rng.integers(1, 30))
         variance = rng.lognormal(-8, 2, size=k)
-        residual_std, unit_std = rng.uniform(0.001, 0.3), 10.0 ** rng.uniform(-5, 0)
-        chosen = choose_clip_norm(Posterior(np.zeros(k), variance), residual_std, unit_std, plan, at_least=0.0)
+        bias, unit_std = ClippingBias(rng.uniform(0.001, 0.3), rng.uniform(0, 3)), 10.0 ** rng.uniform(-5, 0)
+        chosen = choose_clip_norm(Posterior(np.zeros(k), variance), bias, unit_std)
 
-        def expect(clip_norm: float, v: Any = variance, s: float = residual_std, u: float = unit_std) -> float:
-            noise_variance = (clip_norm * u / (2 * ndtr(clip_norm / s) - 1)) ** 2
-            left = v * noise_variance / (v * allot_weights(v, noise_variance) + noise_variance)
-            return float(left.sum()) + plan.clipping_penalty * math.exp(-clip_norm / s / plan.penalty_decay) * s**2
+        def expect(clip_norm: float, v: Any = variance, b: ClippingBias = bias, u: float = unit_std) -> float:
+            noise_variance = (clip_norm * u / (2 * ndtr(clip_norm / b.residual_std) - 1)) ** 2
+            left = float((v * noise_variance / (v * allot_weights(v, noise_variance) + noise_variance)).sum())
+            return left + float(b.expect(clip_norm, kept=1 - left / float(v.sum())))
 
-        errors = [expect(float(each)) for each in np.minimum(CANDIDATES * residual_std, 0.5)]
+        errors = [expect(float(each)) for each in CANDIDATES * bias.residual_std]
         assert expect(chosen) == pytest.approx(min(errors), rel=1e-12)
-        assert chosen in np.minimum(CANDIDATES * residual_std, 0.5)
+        assert chosen in CANDIDATES * bias.residual_std
 
 
 def test_direction_weights_leave_the_least_error(rng: np.random.Generator) -> None:
@@ -121,11 +121,11 @@ def test_direction_weights_leave_the_least_error(rng: np.random.Generator) -> No
 
 
 def test_clip_norms_shrink_with_noise_and_never_all_at_once() -> None:
-    posterior = Posterior(np.zeros(10), np.full(10, 0.002))
-    clip_norms = [choose_clip_norm(posterior, 0.1, unit, NewtonPlan(), at_least=0.0) for unit in (1e-5, 1e-2, 1.0)]
+    posterior, bias = Posterior(np.zeros(10), np.full(10, 0.002)), ClippingBias(0.1)
+    clip_norms = [choose_clip_norm(posterior, bias, unit) for unit in (1e-5, 1e-2, 1.0)]
     assert clip_norms[0] > clip_norms[1] > clip_norms[2] >= 0.035 - 1e-12
-    assert choose_clip_norm(posterior, 0.1, 1.0, NewtonPlan(), at_least=0.3) == 0.3
-    assert choose_clip_norm(posterior, 10.0, 1e-9, NewtonPlan(), at_least=0.0) == 0.5
+    assert choose_clip_norm(posterior, bias, 1.0, at_least=0.3) == 0.3
+    assert choose_clip_norm(posterior, ClippingBias(10.0), 1e-9, at_most=2.0) == 2.0
 
 
 def test_the_scale_follows_measurements_as_far_as_they_are_precise() -> None:
@@ -163,6 +163,43 @@ def test_with_hardly_any_noise_it_is_least_squares(rng: np.random.Generator, con
     exact = rows.values.T @ label / 3000
     assert np.sum((run.coefficients - exact) ** 2) < 1e-3 * np.sum((label - rows.values @ exact) ** 2) / 3000
     assert run.residual_stds[-1] == pytest.approx(0.05, rel=0.1)
+
+
+def make_skewed(rng: np.random.Generator) -> tuple[WhitenedRows, Any]:
+    """Exponential labels in a range that is eight times as wide as their standard deviation."""
+    X = rng.normal(size=(5000, 5))
+    label = -0.5 + 0.1 * np.exp(0.4 * X[:, 0] - 0.2 * X[:, 1]) * rng.exponential(size=5000)
+    return WhitenedRows.of(PublicFeatures(X)), np.minimum(label, 0.5)
+
+
+def test_with_more_budget_skewed_labels_lead_to_least_squares(rng: np.random.Generator) -> None:
+    rows, label = make_skewed(rng)
+    exact, errors, widest = rows.values.T @ label / 5000, [], []
+    variance = np.mean((label - rows.values @ exact) ** 2)
+    for mu in (0.2, 2.0, 20.0, 200.0):
+        run = run_newton(rows, label, (-0.5, 0.5), np.zeros(6), mu=mu, curator=Curator(rng, num_records=5000))
+        errors.append(float(np.sum((run.coefficients - exact) ** 2) / variance))
+        widest.append(max(run.clip_norms))
+    assert errors[0] > errors[1] > errors[2] > errors[3]
+    assert errors[2] < 1e-4  # with clip norms up to half of the range the bias alone is 1e-3
+    assert errors[3] < 1e-5
+    assert widest[0] < widest[2]
+
+
+def test_the_interval_of_a_measurement_holds_least_squares_on_skewed_labels(rng: np.random.Generator) -> None:
+    rows, label = make_skewed(rng)
+    exact = rows.values.T @ label / 5000
+    for mu in (0.1, 0.5, 2.0, 10.0):
+        hits, alone = [], []
+        for _ in range(20):
+            found = run_newton(
+                rows, label, (-0.5, 0.5), np.zeros(6), mu=mu, curator=Curator(rng, num_records=5000)
+            ).measurement
+            error = np.abs(found.mean - exact)
+            hits.append(error < 1.96 * np.sqrt(found.noise_variance + found.bias_variance))
+            alone.append(error < 1.96 * np.sqrt(found.noise_variance))
+        assert np.mean(hits) > 0.9, mu  # with seed and all, six standard deviations below 0.98
+        assert np.mean(hits) > np.mean(alone)
 
 
 def test_the_constant_stays_near_the_mean_of_skewed_labels(rng: np.random.Generator) -> None:

@@ -250,6 +250,11 @@ def test_coefficients_come_with_intervals_and_a_forest_plot(tmp_path: Path, priv
         [unit * each for each in (row.low, row.estimate, row.high, row.coefficient)]
     )
     assert summary.explanation in Page(render_html(document)).text
+    sections = report_fit(replace(saved, design=None)).sections  # as of wide tables
+    (again,) = (block for section in sections for block in section.blocks if isinstance(block, Dots))
+    assert dict(zip(again.names, again.high, strict=True)) == pytest.approx(
+        dict(zip(dots.names, dots.high, strict=True)), rel=0.05
+    )
 
 
 def test_a_model_without_stored_uncertainty_says_so(tmp_path: Path) -> None:

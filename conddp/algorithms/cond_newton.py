@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from conddp._validate import positive_integer
+from conddp._validate import in_range, positive_integer
 from conddp.algorithms.algorithm import ALGORITHMS, Algorithm
+from conddp.algorithms.identity import ADDED_LATER
 from conddp.algorithms.learned_fit import MOST_COLUMNS, fit_distilled, fit_learned
 from conddp.algorithms.lesson import NOTE, Predictor, distil
 from conddp.algorithms.private_directions import MOMENT_FRACTION, add_private_columns
@@ -33,6 +34,7 @@ from conddp.models.fitted import FittedModel
 from conddp.models.result import FitResult
 from conddp.newton.joint_run import RunStart, run_jointly
 from conddp.newton.release import Rows
+from conddp.newton.residual_variances import release_variance_factors
 from conddp.newton.run import NewtonRun, StepCallback, count_noise_records, run_newton
 from conddp.newton.schedule import NewtonPlan
 from conddp.newton.uncertainty import estimate_uncertainty
@@ -73,6 +75,9 @@ class CondNewton(Algorithm):
     width : int
         Approximate number of nonlinear features that MLP and factorisation machine learn from. With more than 2,000
         public columns, the number of hidden units, which is at most 500 and reduced if there are few records.
+    variance_fraction : float
+        Fraction of the budget for the variances of the coefficients of a linear model of public columns in memory, so
+        that standard errors allow for residuals of unequal variance. 0 assumes equal variance; 0.02 is usually enough.
     """
 
     summary: ClassVar[str] = "noisy Newton steps, all settings chosen by rule"
@@ -84,9 +89,11 @@ class CondNewton(Algorithm):
 
     plan: NewtonPlan = field(default_factory=NewtonPlan)
     width: int = 1000
+    variance_fraction: float = field(default=0.0, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         positive_integer(width=self.width)
+        in_range(0.0, 0.5, variance_fraction=self.variance_fraction)
 
     def check(self, schema: Schema, head: Head, neighbouring: Neighbouring, loss: Loss | None = None) -> None:
         """Raise if private columns are combined with a head that is not linear in fixed features."""
@@ -96,6 +103,12 @@ class CondNewton(Algorithm):
                 f"with private columns CondNewton supports the heads 'linear', 'wide', 'additive' and 'learned', "
                 f"got head={head}. "
                 "Use one of them, or CondDP, or leave the private columns out."
+            )
+        if self.variance_fraction and (schema.private or head.linear_in is not Linearity.COLUMNS):
+            raise ValueError(
+                "variances of coefficients are released for linear models of public columns, got "
+                f"variance_fraction={self.variance_fraction:g} with head={head} and {len(schema.private)} private "
+                "columns. Leave it at 0."
             )
 
     def needs_dense(self, schema: Schema, head: Head) -> bool:
@@ -172,8 +185,13 @@ class CondNewton(Algorithm):
             "head": repr(task.head),
             **describe_weights(public_rows.weights),
         }
+        variance_fraction = self.variance_fraction if isinstance(public_rows, WhitenedRows) else 0.0
+        if self.variance_fraction:
+            settings["variance_fraction"] = variance_fraction
         task.note_free("whitening", "reads public columns and n only")
         reason = "noisy sums of clamped residuals times rows, and of their squares"
+        if variance_fraction:
+            reason += "; after them, of squared residuals times squared rows"
         if task.num_private:
             reason += "; before them, noisy second moments of private columns"
         records = task.spend(reason, settings, event=make_gaussian_event(mu))
@@ -183,6 +201,7 @@ class CondNewton(Algorithm):
             in_memory = _require_in_memory(public_rows)
             rows = add_private_columns(task, records, in_memory, mu=mu * math.sqrt(MOMENT_FRACTION))
             mu *= math.sqrt(1 - MOMENT_FRACTION)
+        variance_mu, mu = mu * math.sqrt(variance_fraction), mu * math.sqrt(1 - variance_fraction)
         course: list[NDArray[np.float64]] = []
         begin = RunStart(
             rows,
@@ -193,7 +212,7 @@ class CondNewton(Algorithm):
             task.curator,
             _watch(task, len(self.plan.divide_budget(count_noise_records(public_rows))), course),
         )
-        return _Started(task, settings, features, begin, course)
+        return _Started(task, settings, features, begin, variance_mu, course)
 
     def _make_features(self, task: Task) -> FeatureMap:
         """Features for the Newton steps: those of the head, or a wide random layer for nonlinear heads.
@@ -262,6 +281,7 @@ class _Started:
     settings: dict[str, Any]
     features: FeatureMap
     begin: RunStart
+    variance_mu: float  # of the release after the steps, if there is one
     course: list[NDArray[np.float64]]  # coefficients after each release
 
     def weigh(self, run: NewtonRun) -> NDArray[np.float64]:
@@ -280,6 +300,22 @@ class _Started:
 
         return predict
 
+    def release_factors(self, model: FittedModel, run: NewtonRun) -> NDArray[np.float64]:
+        """Release the factors of the sampling variances, if a part of the budget was kept for them."""
+        if not self.variance_mu:
+            return np.empty(0)
+        begin, rows = self.begin, _require_in_memory(self.begin.rows)
+        return release_variance_factors(
+            rows,
+            begin.label,
+            begin.label_range,
+            run.coefficients,
+            run.residual_stds[-1],
+            model.linearize_coefficients()[0] @ rows.matrix,
+            mu=self.variance_mu,
+            curator=begin.curator,
+        )
+
     def finish(self, run: NewtonRun, learned: NDArray[np.float64] | None) -> FitResult:
         """Make the model, with the parameters of a nonlinear head if it has learned them."""
         task, parameters = self.task, learned
@@ -291,7 +327,9 @@ class _Started:
         diagnostics = _diagnose(model, self.begin.rows, run, self.course)
         uncertainty = None
         if task.head.linear_in is Linearity.COLUMNS:
-            uncertainty = estimate_uncertainty(run, self.begin.start)
+            uncertainty = replace(
+                estimate_uncertainty(run, self.begin.start), sampling_factors=self.release_factors(model, run)
+            )
         return task.finish(model, self.settings, note=note, diagnostics=diagnostics, uncertainty=uncertainty)
 
 

@@ -17,6 +17,7 @@ from conddp.heads import HEADS, Head, Linearity
 from conddp.models.result import FitResult
 from conddp.privacy.accounting import check_delta, refuse_large_delta, warn_about_delta
 from conddp.privacy.budget import PrivacyBudget
+from conddp.privacy.events import expect_event
 from conddp.privacy.joint_guarantee import JointGuarantee
 from conddp.privacy.ledger import LedgerEntry, PrivacyLedger
 from conddp.privacy.neighbouring import Neighbouring
@@ -94,6 +95,9 @@ class FitRequest:
         if self.checkpoint is None or not Path(self.checkpoint).exists():  # an interrupted fit is paid for
             what, event = f"fitting with epsilon={self.epsilon:g}", algorithm.expect(self.budget)
             ledger.check(what, cost, neighbouring, event=event, unit=ledger.unit)  # the unit is checked with the table
+            if self.evaluation_fraction is not None:  # now, because a model that cannot be evaluated would be lost
+                event = expect_event(self.budget)
+                ledger.check("the evaluation", self.budget, neighbouring, event=event, unit=ledger.unit)
         for name, value in (
             ("_algorithm", algorithm),
             ("_head", HEADS.resolve(self.head)),

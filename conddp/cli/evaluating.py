@@ -82,6 +82,8 @@ def print_evaluation(evaluation: "Evaluation") -> None:
     """Print the figures and the calibration curve as tables."""
     print_prose(f"{evaluation.title}")
     for heads, *rows in (list(evaluation.list_rows()), list(evaluation.list_bin_rows())):
+        if not rows:  # private predictions have no calibration curve
+            continue
         table = make_table(*heads, right=heads[1:])
         for row in rows:
             add_row(table, *row)

@@ -50,17 +50,19 @@ class Evaluating:
         """Evaluate the model on held-out records under differential privacy.
 
         Returns mean squared error, its root, mean absolute error, R², bias, calibration slope and calibration curve,
-        each with an interval for these records and one for their population.
+        each with an interval for these records and one for their population. Models with private columns have no slope
+        and no curve.
 
         Privacy
-            Costs (epsilon, delta) with respect to the labels of these records. If a record was used for training too,
-            the costs of the fit and of the evaluation add up for it: pass the ledger of the fit, or hold records out
-            with ``evaluation_fraction``. The estimate is then also too good, as always on training records.
+            Costs (epsilon, delta) with respect to the labels and private columns of these records. If a record was used
+            for training too, the costs of the fit and of the evaluation add up for it: pass the ledger of the fit, or
+            hold records out with ``evaluation_fraction``. The estimate is then also too good, as always on training
+            records.
 
         Parameters
         ----------
         X : array or table of shape (n, d)
-            Features, as for :meth:`predict`.
+            Features, as for ``predict``.
         y : array of shape (n,)
             Private labels.
         epsilon : float
@@ -103,7 +105,7 @@ class Evaluating:
         label = result.schema.label
         records = Records(
             given.transform(self.encoding_),
-            None,
+            given.read_private(result.schema.private_columns),
             Labels(np.where(np.isnan(values), 0.0, values), result.schema.label_bounds, label.name),
             units,
             table=given.read_fingerprint(self.encoding_),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scipy.special import ndtri
 
@@ -13,14 +13,22 @@ from conddp.evaluation.ratio import Ratio
 from conddp.evaluation.spreads import Spreads
 from conddp.models.evaluation import CalibrationBin, Figure, Interval
 
-__all__ = ["compute_bins", "compute_figures"]
+__all__ = ["Normal", "compute_bins", "compute_figures", "make_figure", "make_mse", "make_ratio", "take_root"]
 
 BOUND_SHARE = 0.2  # of the error probability at the lower end of squared errors, for a bound by mean absolute errors
 
 
 @dataclass(frozen=True)
-class _Normal:
-    """An unbiased estimate with the variances of both errors."""
+class Normal:
+    """An unbiased estimate with the variances of both errors.
+
+    Parameters
+    ----------
+    estimate : float
+        The estimate.
+    noise, sampling : float
+        Variances.
+    """
 
     estimate: float
     noise: float
@@ -33,8 +41,9 @@ class _Normal:
             Interval(_clamp(self.estimate - end, low, high), _clamp(self.estimate + end, low, high)) for end in ends
         )
 
-    def scale(self, factor: float) -> "_Normal":
-        return _Normal(self.estimate * factor, self.noise * factor**2, self.sampling * factor**2)
+    def scale(self, factor: float) -> "Normal":
+        """Return the same in other units."""
+        return Normal(self.estimate * factor, self.noise * factor**2, self.sampling * factor**2)
 
 
 def compute_figures(
@@ -47,19 +56,19 @@ def compute_figures(
     """
     width, total, of = bounds.width, predicted.total, spreads.figures
     quantile = float(ndtri((1 + level) / 2))
-    square = _Normal(moments.square, moments.square_variance, of["mse"]).scale(1 / total)
-    absolute = _Normal(moments.absolute, moments.absolute_variance, of["mae"]).scale(1 / total)
-    mse = _make_mse(square, absolute, level, width)
+    square = Normal(moments.square, moments.square_variance, of["mse"]).scale(1 / total)
+    absolute = Normal(moments.absolute, moments.absolute_variance, of["mae"]).scale(1 / total)
+    mse = make_mse(square, absolute, level, width)
     yield mse
-    yield _take_root(mse)
-    yield _make_figure("mae", absolute.scale(width), quantile, 0.0, width)
+    yield take_root(mse)
+    yield make_figure("mae", absolute.scale(width), quantile, 0.0, width)
     yield _make_r2(moments, of["r2"], predicted, level)
-    bias = _Normal(moments.error, moments.error_variance, of["bias"]).scale(width / total)
-    yield _make_figure("bias", bias, quantile, -width, width)
+    bias = Normal(moments.error, moments.error_variance, of["bias"]).scale(width / total)
+    yield make_figure("bias", bias, quantile, -width, width)
     if predicted.square > 1e-9 * total:
-        tilt = _Normal(moments.product, moments.product_variance, of["slope"]).scale(1 / predicted.square)
-        slope = _Normal(1 + tilt.estimate, tilt.noise, tilt.sampling)
-        yield _make_figure("slope", slope, quantile, -math.inf, math.inf)
+        tilt = Normal(moments.product, moments.product_variance, of["slope"]).scale(1 / predicted.square)
+        slope = Normal(1 + tilt.estimate, tilt.noise, tilt.sampling)
+        yield make_figure("slope", slope, quantile, -math.inf, math.inf)
 
 
 def compute_bins(
@@ -76,21 +85,22 @@ def compute_bins(
     for place, count in enumerate(counts):
         total = float(predicted.bin_totals[place])
         mean = bounds.midpoint + width * float(predicted.bin_means[place])
-        error = _Normal(float(moments.bins[place]), moments.bin_variance, float(spreads.bins[place]))
+        error = Normal(float(moments.bins[place]), moments.bin_variance, float(spreads.bins[place]))
         error = error.scale(width / total)
-        actual = _Normal(mean + error.estimate, error.noise, error.sampling)
+        actual = Normal(mean + error.estimate, error.noise, error.sampling)
         intervals = actual.make_intervals(quantile, bounds.low, bounds.high)
         made.append(CalibrationBin(mean, count, _clamp(actual.estimate, bounds.low, bounds.high), *intervals))
     return tuple(made)
 
 
-def _make_figure(name: str, normal: _Normal, quantile: float, low: float, high: float) -> Figure:
+def make_figure(name: str, normal: Normal, quantile: float, low: float, high: float) -> Figure:
+    """Make a figure from an estimate of its own, within a known range."""
     intervals = normal.make_intervals(quantile, low, high)
     estimate = _clamp(normal.estimate, low, high)
     return Figure(name, estimate, *intervals, math.sqrt(normal.noise), math.sqrt(normal.sampling))
 
 
-def _make_mse(mse: _Normal, mae: _Normal, level: float, width: float) -> Figure:
+def make_mse(mse: Normal, mae: Normal, level: float, width: float) -> Figure:
     """Mean squared error in the units of the label. It is at least the square of the mean absolute error."""
     tail = (1 - level) / 2
     upper, lower, bound = (float(ndtri(1 - part * tail)) for part in (1.0, 1 - BOUND_SHARE, BOUND_SHARE))
@@ -105,7 +115,7 @@ def _make_mse(mse: _Normal, mae: _Normal, level: float, width: float) -> Figure:
     return Figure("mse", estimate, sample, population, math.sqrt(scaled.noise), math.sqrt(scaled.sampling))
 
 
-def _take_root(mse: Figure) -> Figure:
+def take_root(mse: Figure) -> Figure:
     """RMSE, with the roots of the ends of the mean squared error."""
     assert mse.estimate is not None and mse.noise_std is not None and mse.sampling_std is not None
     root = math.sqrt(mse.estimate)
@@ -126,21 +136,27 @@ def _make_r2(moments: Moments, sampling: float, predicted: Predicted, level: flo
     explained = predicted.square + 2 * moments.product - (moments.error**2 - of_error) / total
     variance = 4 * moments.product_variance + (4 * squared_mean * of_error + 2 * of_error**2) / total**2
     spread, of_square = explained + moments.square, moments.square_variance
-    ratios = [Ratio(moments.square, spread, of_square, variance + of_square, of_square, each) for each in (0, sampling)]
-    tail = (1 - level) / 2
-    upper, lower, bound = (float(ndtri(1 - part * tail)) for part in (1.0, 1 - BOUND_SHARE, BOUND_SHARE / 2))
-    ends = [(each.find_interval(lower)[0], each.find_interval(upper)[1]) for each in ratios]
     # Squared errors are at least what mean absolute errors say, beside a spread that is at most what it may be.
+    bound = float(ndtri(1 - BOUND_SHARE / 2 * (1 - level) / 2))
     squares = max(moments.absolute - bound * math.sqrt(moments.absolute_variance), 0.0) ** 2 / total
     most = max(explained + bound * math.sqrt(variance), 0.0)
     least = squares / (squares + most) if squares else 0.0
+    return make_ratio(Ratio(moments.square, spread, of_square, variance + of_square, of_square, sampling), level, least)
+
+
+def make_ratio(noisy: Ratio, level: float, least: float = 0.0) -> Figure:
+    """R², as one minus a ratio that is known to be at least ``least``, up to a part of the error probability."""
+    tail = (1 - level) / 2
+    upper, lower = (float(ndtri(1 - part * tail)) for part in (1.0, 1 - BOUND_SHARE))
+    ratios = replace(noisy, sampling=0.0), noisy
+    ends = [(each.find_interval(lower)[0], each.find_interval(upper)[1]) for each in ratios]
     sample = _flip(max(ends[0][0], least), ends[0][1])
-    std = math.sqrt(sampling) / spread if spread > 0 else math.inf
+    std = math.sqrt(noisy.sampling) / noisy.denominator if noisy.denominator > 0 else math.inf
     population = _flip(max(ends[1][0], least - upper * std), ends[1][1])
     if sample.low is None:
         return Figure("r2", None, sample, population, None, None)
-    value = max(moments.square, 0.0) / spread
-    noise = math.sqrt(ratios[0].find_variance(value)) / spread
+    value = max(noisy.numerator, 0.0) / noisy.denominator
+    noise = math.sqrt(noisy.find_variance(value)) / noisy.denominator
     return Figure("r2", _enter(1 - value, sample), sample, population, noise, std)
 
 

@@ -9,7 +9,7 @@ from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.data.stored_table import list_files
 from conddp.errors import PrivacyWarning, SchemaError
-from conddp.evaluation.run import NUM_BINS, check_model, evaluate_model
+from conddp.evaluation.run import NUM_BINS, evaluate_model
 from conddp.features.encoding import Encoding
 from conddp.features.reading import read_records
 from conddp.models.evaluation import Evaluation
@@ -38,9 +38,10 @@ def evaluate_file(
     """Evaluate a saved model on the records of files with its columns and its label, and return both.
 
     Privacy
-        Costs (epsilon, delta) with respect to the labels of these records, under the relation of the ledger or, without
-        one, of the model. Columns, types and bounds are those of the model; no other column is read. If the records
-        are the training records, by their public columns, a :class:`~conddp.errors.PrivacyWarning` says so.
+        Costs (epsilon, delta) with respect to labels and private columns of these records, under the relation of the
+        ledger or, without one, of the model. Columns, types and bounds are those of the model; no other column is read.
+        If the records are the training records, by their public columns, a :class:`~conddp.errors.PrivacyWarning` says
+        so.
 
     Parameters
     ----------
@@ -65,13 +66,13 @@ def evaluate_file(
     """
     paying = None if ledger is None else PrivacyLedger.load(ledger, other_rows=other_rows)
     saved = load_model(model)
-    check_model(saved)
     budget = PrivacyBudget(epsilon, saved.guarantee.delta if delta is None else delta)
     schema, encoding = saved.schema, saved.encoding or Encoding.plain(saved.schema.public)
     files = list_files([data] if isinstance(data, Path) else data)
     for path in files:
         _require(path, schema)
-    table = read_tables(files, schema.names, kinds={**schema.kinds, **encoding.kinds})
+    private = {column.name: column.kind for column in schema.private_columns if column.kind is not None}
+    table = read_tables(files, schema.names, kinds={**schema.kinds, **encoding.kinds, **private})
     records, _ = read_records(table, schema, encoding=encoding)
     if _is_training_table(records, saved):
         warnings.warn(
@@ -95,7 +96,7 @@ def evaluate_file(
 def _require(path: Path, schema: Schema) -> None:
     """Raise unless a file has all columns of the model; if it is the label that is missing, say what it is for."""
     try:
-        require_names(path, [*schema.public, *([] if schema.unit is None else [schema.unit])])
+        require_names(path, [*schema.public, *schema.private, *([] if schema.unit is None else [schema.unit])])
         others = None
     except SchemaError as error:
         others = error

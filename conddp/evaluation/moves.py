@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from conddp.evaluation.predicted import Predicted
 from conddp.privacy.neighbouring import Neighbouring
 
-__all__ = ["MomentWeights", "find_largest_move", "measure_moves"]
+__all__ = ["MomentWeights", "bound_square", "find_largest_move", "measure_moves"]
 
 Vector = NDArray[np.float64]
 
@@ -66,8 +66,27 @@ def measure_moves(
     neighbouring : Neighbouring
         Neighbouring relation.
     """
-    high, low = 0.5 - scaled, 0.5 + scaled
     linear = weights.error**2 + (weights.product * deviations) ** 2 + weights.bins**2
+    squared = bound_square(0.5 - scaled, 0.5 + scaled, linear, weights, neighbouring)
+    return np.asarray(np.sqrt(squared) * (1 + _ROUNDING))
+
+
+def bound_square(
+    high: Vector, low: Vector, linear: Vector, weights: MomentWeights, neighbouring: Neighbouring
+) -> NDArray[np.float64]:
+    """Squared length of the longest move, exactly, if errors reach ``high`` above zero and ``low`` below it.
+
+    Parameters
+    ----------
+    high, low : arrays of shape (n,)
+        How far the error of each record can reach.
+    linear : array of shape (n,)
+        Sum of the squared weights of all moments that are linear in the error.
+    weights : MomentWeights
+        Weights of the squared and absolute errors.
+    neighbouring : Neighbouring
+        Neighbouring relation.
+    """
     squared = np.maximum(
         _measure(high, np.zeros_like(high), linear, weights), _measure(low, np.zeros_like(low), linear, weights)
     )
@@ -76,7 +95,7 @@ def measure_moves(
             turn = np.minimum(_find_turn(end, linear, weights), other)
             squared = np.maximum(squared, _measure(end, turn, linear, weights))
         squared = np.maximum(squared, _measure(high, low, linear, weights))
-    return np.asarray(np.sqrt(squared) * (1 + _ROUNDING))
+    return np.asarray(squared)
 
 
 def find_largest_move(predicted: Predicted, weights: MomentWeights, neighbouring: Neighbouring) -> float:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from conddp._validate import in_range
 from conddp.data.records import Records
-from conddp.errors import PrivacyError, SchemaError
+from conddp.errors import SchemaError
 from conddp.features.stored_features import StoredFeatures
 from conddp.privacy.randomness import RandomSource
 from conddp.privacy.sides import Side
@@ -49,11 +49,6 @@ def hold_out(records: Records, fraction: float, random_source: RandomSource) -> 
         raise SchemaError(
             "records cannot be held out of a table that is read block by block. Leave evaluation_fraction out, and "
             "evaluate the model on files of their own."
-        )
-    if records.private is not None:
-        raise PrivacyError(
-            "records cannot be held out of a fit with private columns, since predictions would be private too, and an "
-            "evaluation is exact about public predictions only. Leave evaluation_fraction out."
         )
     number = records.num_records if records.units is None else records.units.num_units
     if min(fraction, 1 - fraction) * number < FEWEST:

@@ -11,7 +11,7 @@ from conddp.evaluation.predicted import Predicted
 from conddp.privacy.bounded_sum import BoundedSum
 from conddp.privacy.release import Curator
 
-__all__ = ["Spreads", "expect_spreads", "release_spreads"]
+__all__ = ["Spreads", "combine_variances", "expect_spreads", "guess_kurtosis", "release_spreads"]
 
 Vector = NDArray[np.float64]
 
@@ -139,12 +139,31 @@ def _combine(noisy: Vector, query: _Query, expected: Vector, predicted: Predicte
     """Combine noisy variances with expected ones by precision, on the side of larger ones."""
     alone = predicted.units is None or predicted.units.largest == 1
     belief = BELIEF if alone else np.full(len(BELIEF), BELIEF_OF_UNITS)
-    believed = (np.append(belief[:-1], np.full(predicted.num_bins, belief[-1])) * expected) ** 2
-    noise_std = query.sensitivity / mu / query.scales
+    full = np.append(belief[:-1], np.full(predicted.num_bins, belief[-1]))
+    combined = combine_variances(noisy, query.sensitivity / mu / query.scales, expected, full)
+    return Spreads(dict(zip(FIGURES, combined.tolist(), strict=False)), combined[len(FIGURES) :])
+
+
+def combine_variances(noisy: Vector, noise_std: Vector, expected: Vector, belief: Vector) -> Vector:
+    """Combine noisy variances with expected ones by precision, on the side of larger ones.
+
+    Parameters
+    ----------
+    noisy, noise_std : arrays of shape (m,)
+        Released variances and the standard deviations of their noise.
+    expected, belief : arrays of shape (m,)
+        What is expected, and how far the truth may be from it, as a part of it.
+    """
+    believed = (belief * expected) ** 2
     share = believed / (believed + noise_std**2)
     combined = np.maximum(expected + (noisy - expected) * share, LEAST * expected)
-    combined = combined + CAUTION * noise_std * np.sqrt(share)
-    return Spreads(dict(zip(FIGURES, combined.tolist(), strict=False)), combined[len(FIGURES) :])
+    return np.asarray(combined + CAUTION * noise_std * np.sqrt(share))
+
+
+def guess_kurtosis(mse: float, mae: float, heavier: float = HEAVIER) -> float:
+    """Kurtosis of errors to expect, from their mean square and mean absolute value; see :func:`_expect`."""
+    scale = max(2 * mse / (np.pi * mae**2), 1.0)
+    return float(heavier * min(3 * scale**4, MOST_KURTOSIS, max(1 / mse, 3.0)))
 
 
 def _pair_units(predicted: Predicted) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -169,8 +188,7 @@ def _expect(moments: Moments, predicted: Predicted, heavier: float = HEAVIER) ->
     total = predicted.total
     mae = float(np.clip(moments.absolute / total, 1e-3, 1))
     mse = float(np.clip(moments.square / total, mae**2, 1))
-    scale = max(2 * mse / (np.pi * mae**2), 1.0)
-    kurtosis = heavier * min(3 * scale**4, MOST_KURTOSIS, max(1 / mse, 3.0))
+    kurtosis = guess_kurtosis(mse, mae, heavier)
     spread = predicted.square / total
     fourth = float(predicted.weights @ predicted.deviations**4) / total
     together = (max(kurtosis / (3 * heavier), 1.0) * max(fourth / (3 * max(spread, 1e-12) ** 2), 1.0)) ** (1 / 3)

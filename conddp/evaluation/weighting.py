@@ -6,6 +6,7 @@ moment j is worth: the change of the figures that one of it causes, each in its 
 this needs is private. As if R² were one half, it is taken to be the variance of the predictions.
 """
 
+from collections.abc import Callable
 from dataclasses import astuple
 from itertools import product
 
@@ -16,7 +17,7 @@ from conddp.evaluation.moves import MomentWeights, measure_moves
 from conddp.evaluation.predicted import Predicted
 from conddp.privacy.neighbouring import Neighbouring
 
-__all__ = ["choose_weights"]
+__all__ = ["choose_weights", "minimize"]
 
 SMALLEST_SPREAD = 0.02  # of predictions, as a part of the range of the label
 NUM_PLACES = 65  # between the smallest and the largest prediction, at which moves are measured
@@ -39,7 +40,12 @@ def choose_weights(predicted: Predicted, neighbouring: Neighbouring) -> MomentWe
         farthest = measure_moves(places, deviations, MomentWeights(*weights.tolist()), neighbouring).max()
         return float(farthest**2 * ((worth / weights) ** 2).sum())
 
-    best = np.log(worth[1:] / worth[0]) / 2  # optimal if the moves of all moments were independent of the record
+    start = np.log(worth[1:] / worth[0]) / 2  # optimal if the moves of all moments were independent of the record
+    return MomentWeights(*np.exp(np.append(0.0, minimize(cost, start))).tolist())
+
+
+def minimize(cost: Callable[[NDArray[np.float64]], float], best: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Search for the logarithms of weights that cost the least, one at a time."""
     least, step = cost(best), FIRST_STEP
     while step > LAST_STEP:
         improved = False
@@ -50,7 +56,7 @@ def choose_weights(predicted: Predicted, neighbouring: Neighbouring) -> MomentWe
             if found < least:
                 best, least, improved = tried, found, True
         step = step if improved else step / 2
-    return MomentWeights(*np.exp(np.append(0.0, best)).tolist())
+    return best
 
 
 def _measure_worth(predicted: Predicted) -> NDArray[np.float64]:

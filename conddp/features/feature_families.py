@@ -27,7 +27,7 @@ SMOOTHNESS, ROUGHNESS = 1.5, 1.0  # powers by which the gains of frequencies fal
 LEAST_RELEVANT = 0.1  # relevance of a column that a predictor does not depend on
 BLEND = 0.02  # of the identity in the metric along which projections are drawn
 WIDTHS = {"pairs": 1 / 3, "triples": 1 / 4, "waves of values": 1 / 7, "waves of ranks": 1 / 7, "short waves": 1 / 7}
-EMPHASIS = 0.9  # of the width goes to kinds of interactions by the variance that each explains, once it is known
+EMPHASIS = 0.9  # of the width goes to kinds of interactions by the variance that each explains, if noise is small
 LINEAR_TERMS = 3  # most features per column of linear components
 MOST_COLUMNS = {1: 200, 2: 40, 3: 14}  # columns that products of so many cosines are chosen from
 MOST_FREQUENCY = 8  # of interactions: the largest product of frequencies
@@ -117,12 +117,15 @@ class Families:
         seed : int
             Seed of the random numbers.
         boldness : float
-            Factor of the fractions of the signal that nonlinear components are expected to explain.
+            Factor of the fractions of the signal that nonlinear components are expected to explain, and of the part of
+            the width that goes by what each kind of interactions explains.
         """
         rng = np.random.default_rng(seed)
         parts = [*self._list_linear(scales, sample), *self._list_curves(scales, relevance)]
         if self.interactions and scales.num_columns > 1:
-            parts += [*self._list_interactions(scales, relevance, rng), *self._list_projections(relevance, rng)]
+            numbers = self._share_width(relevance, boldness)
+            parts += self._list_interactions(scales, relevance, rng, numbers)
+            parts += self._list_projections(relevance, rng, numbers)
         elif self.pairs and relevance.outer is not None and scales.num_columns > 1:
             parts += self._list_pairs(scales, relevance, rng)
         if self.interactions and relevance.outer is not None:
@@ -163,20 +166,20 @@ class Families:
             yield _make_curves("sharp curves", SHARP_FRACTION, top, limits, relevance.columns, most, ROUGHNESS)
 
     def _list_interactions(
-        self, scales: ColumnScales, relevance: Relevance, rng: np.random.Generator
+        self, scales: ColumnScales, relevance: Relevance, rng: np.random.Generator, numbers: Mapping[str, int]
     ) -> Iterator[Component]:
-        numbers = self._share_width(relevance)
         for name, factors, fraction in (("pairs", 2, 0.15), ("triples", 3, 0.08)):
             if scales.num_columns >= factors:
                 yield _choose_products(scales, relevance.columns, rng, factors, numbers[name], fraction)
 
-    def _share_width(self, relevance: Relevance) -> dict[str, int]:
+    def _share_width(self, relevance: Relevance, boldness: float) -> dict[str, int]:
         """Number of features of each kind of interactions."""
         explained = {name: relevance.explained.get(name, 0.0) for name in WIDTHS}
         total, widths = sum(explained.values()), WIDTHS
         if total > 0.0:
-            part = EMPHASIS * sum(WIDTHS.values()) / total
-            widths = {name: (1 - EMPHASIS) * usual + part * explained[name] for name, usual in WIDTHS.items()}
+            emphasis = EMPHASIS * boldness
+            part = emphasis * sum(WIDTHS.values()) / total
+            widths = {name: (1 - emphasis) * usual + part * explained[name] for name, usual in WIDTHS.items()}
         return {name: max(1, int(self.width * each)) for name, each in widths.items()}
 
     def _list_pairs(self, scales: ColumnScales, relevance: Relevance, rng: np.random.Generator) -> Iterator[Component]:
@@ -202,9 +205,12 @@ class Families:
             directions = np.tile(relevance.index / along.std(), (len(starts), 1))
             yield _make_hinges("bends of the index", INDEX_FRACTION, directions, -starts, z, np.ones(len(starts)))
 
-    def _list_projections(self, relevance: Relevance, rng: np.random.Generator) -> Iterator[Component]:
+    @staticmethod
+    def _list_projections(
+        relevance: Relevance, rng: np.random.Generator, numbers: Mapping[str, int]
+    ) -> Iterator[Component]:
         """Cosines of projections: isotropic, and along the gradients of a predictor."""
-        d, numbers = len(relevance.columns), self._share_width(relevance)
+        d = len(relevance.columns)
         values, ranks = slice(0, d), slice(d, 2 * d)
         isotropic = np.eye(d) / math.sqrt(d)
         drawn = [("waves of values", isotropic, values, 0.85), ("waves of ranks", isotropic, ranks, 1.4)]

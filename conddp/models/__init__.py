@@ -2,6 +2,7 @@
 
 from conddp.models.curves import Curve, Curves, Surface
 from conddp.models.diagnostics import Diagnostics
+from conddp.models.evaluation import CalibrationBin, Evaluation, Figure, Interval
 from conddp.models.fitted import FittedModel
 from conddp.models.prediction import estimate_deviations, estimate_intervals
 from conddp.models.result import FitResult
@@ -10,13 +11,17 @@ from conddp.models.summary import CoefficientRow, Summary
 from conddp.models.uncertainty import CoefficientEstimates, Uncertainty
 
 __all__ = [
+    "CalibrationBin",
     "CoefficientEstimates",
     "CoefficientRow",
     "Curve",
     "Curves",
     "Diagnostics",
+    "Evaluation",
+    "Figure",
     "FitResult",
     "FittedModel",
+    "Interval",
     "ModelFileError",
     "Summary",
     "Surface",

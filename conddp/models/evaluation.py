@@ -128,9 +128,9 @@ class Evaluation:
     level : float
         Level of the intervals, such as 0.95.
     figures : tuple of Figure
-        The figures: "mse", "rmse", "mae", "r2", "bias" and, unless all predictions are equal, "slope".
+        The figures: "mse", "rmse", "mae", "r2", "bias" and, unless predictions are private or all equal, "slope".
     bins : tuple of CalibrationBin
-        Calibration curve: mean labels of records with similar predictions.
+        Calibration curve: mean labels of records with similar predictions. Empty if predictions are private.
     transcript : Transcript
         Releases of the evaluation, without the released values.
     held_out : bool
@@ -142,6 +142,8 @@ class Evaluation:
         Name of the column whose equal values belong to one unit, such as a person; empty without units.
     num_units : int
         Number of units; 0 without units.
+    private_columns : tuple of str
+        Names of the private columns of the model, on which predictions depend.
     """
 
     label: str
@@ -157,6 +159,7 @@ class Evaluation:
     seeded: bool = False
     unit: str = ""
     num_units: int = 0
+    private_columns: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Figure:
         """Return a figure by name."""
@@ -171,7 +174,12 @@ class Evaluation:
         whose = f"any one of the {self.num_records:,} held-out records"
         if self.unit:
             whose = f"all held-out records with any one of the {self.num_units:,} values of '{self.unit}'"
-        relation = "replaced by any other value within its declared range"
+        what, relation = "label", "replaced by any other value within its declared range"
+        private = ""
+        if self.private_columns:
+            named = ", ".join(f"'{name}'" for name in self.private_columns)
+            private = f" and the private column{'s' * (len(self.private_columns) > 1)} {named}"
+            what, relation = "label and private columns", "replaced by any other values within their declared ranges"
         if self.neighbouring is not Neighbouring.REPLACE:
             relation = "set to a null that contributes nothing, which is the weaker ZERO_OUT relation"
         together = (
@@ -187,8 +195,8 @@ class Evaluation:
         )
         return (
             f"This evaluation is ({self.budget.epsilon:g}, {self.budget.delta:g})-differentially private with respect "
-            f"to the label '{self.label}' (declared range [{self.bounds.low:g}, {self.bounds.high:g}]) of {whose}. "
-            f"Neighbouring data sets differ in the label, {relation}. "
+            f"to the label '{self.label}' (declared range [{self.bounds.low:g}, {self.bounds.high:g}]){private} of "
+            f"{whose}. Neighbouring data sets differ in the {what}, {relation}. "
             f"{describe_transcript(self.transcript, self.neighbouring)} {together} Not covered: the public columns and "
             f"the number of records, which are treated as public. {seed}"
         )
@@ -316,6 +324,7 @@ class _Parts:
     seeded: bool
     unit: str
     num_units: int
+    private_columns: tuple[str, ...] = ()
 
 
 def show_number(value: float, width: float = math.inf) -> str:

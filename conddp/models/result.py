@@ -1,7 +1,7 @@
 """Result of a fit, returned by an algorithm or loaded from a saved model."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -141,8 +141,11 @@ class FitResult:
         ordered = self._order_coefficients()
         named = [*ordered, *([("intercept", len(offsets) - 1)] if self.model.has_constant else [])]
         names, places = zip(*named, strict=True)
-        kept = list(places)
-        return tuple(names), self.get_uncertainty().estimate_coefficients(slopes[kept], offsets[kept])
+        kept, known = list(places), self.get_uncertainty()
+        made = known.estimate_coefficients(slopes[kept], offsets[kept])
+        if len(known.sampling_factors):
+            made = replace(made, sampling_std=made.sampling_std * np.sqrt(known.sampling_factors[kept]))
+        return tuple(names), made
 
     def list_private_coefficients(self) -> list[tuple[str, float]]:
         """Coefficients of private columns with their names, for linear, additive and learned heads.

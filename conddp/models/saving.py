@@ -216,8 +216,9 @@ def _make_result(record: Mapping[str, Any], folder: Path, old_format: int | None
         "feature_order does not list the columns of the schema",
     )
     diagnostics = Diagnostics.from_json(record["diagnostics"])
+    num_coefficients = len(features) + len(schema.private_terms) + 1
     require(
-        len(diagnostics.coefficient_deviations) in (0, len(features) + len(schema.private_terms) + 1),
+        len(diagnostics.coefficient_deviations) in (0, num_coefficients),
         "diagnostics do not list a standard deviation for every coefficient",
     )
     if diagnostics.effects is not None:
@@ -240,7 +241,7 @@ def _make_result(record: Mapping[str, Any], folder: Path, old_format: int | None
         encoding,
         old_format,
         None if "evaluation" not in record else Evaluation.from_json(record["evaluation"]),
-        _read_uncertainty(folder, model, record["uncertainty"]),
+        _read_uncertainty(folder, model, record["uncertainty"], num_coefficients=num_coefficients),
     )
 
 
@@ -256,7 +257,7 @@ def _read_weights(folder: Path, layout: Layout, digest: object) -> NDArray[np.fl
     return np.concatenate([stored[name].ravel() for name in layout.shapes])
 
 
-def _read_uncertainty(folder: Path, model: FittedModel, described: Any) -> Uncertainty | None:
+def _read_uncertainty(folder: Path, model: FittedModel, described: Any, *, num_coefficients: int) -> Uncertainty | None:
     """Read the uncertainty of a model, if it is stored."""
     if described is None:
         return None
@@ -264,9 +265,8 @@ def _read_uncertainty(folder: Path, model: FittedModel, described: Any) -> Uncer
     digest = settings.pop("digest", None)
     require(model.head.linear_in is Linearity.COLUMNS, "there is the uncertainty of a model that is not linear")
     size = len(model.parameters)
-    arrays = _read_arrays(
-        folder / UNCERTAINTY, digest, at_most=min(size**2, MOST_STORED) + len(fields(Uncertainty)) * size
-    )
+    most = min(size**2, MOST_STORED) + len(fields(Uncertainty)) * max(size, num_coefficients)
+    arrays = _read_arrays(folder / UNCERTAINTY, digest, at_most=most)
     named = {each.name for each in fields(Uncertainty)}
     require(set(arrays) | set(settings) == named, "the uncertainty does not have the fields of its format")
     bound, counts = settings.pop("bound", None), settings.pop("counts_clamping", None)
@@ -275,6 +275,7 @@ def _read_uncertainty(folder: Path, model: FittedModel, described: Any) -> Uncer
         **arrays, bound=decode(float, bound, "bound"), counts_clamping=decode(bool, counts, "counts_clamping")
     )
     made.check(size)
+    require(len(made.sampling_factors) in (0, num_coefficients), "there is not a factor for every coefficient")
     return made
 
 

@@ -14,7 +14,7 @@ what the declared bounds allow: directions have unit second moment, so their coe
 the start by at most the largest distance of a label from its start (Cauchy-Schwarz). The interval then is wide.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -129,6 +129,9 @@ class Uncertainty:
         Largest root sum of squares of the coefficients of all directions, measured from the origin.
     counts_clamping : bool
         Whether the bias variance accounts for clamping, or there was none. Otherwise it is not known.
+    sampling_factors : array of shape (m,)
+        Factors by which the sampling variances of the coefficients differ from those for residuals of equal variance.
+        Empty if they were not released.
     """
 
     matrix: Vector
@@ -140,6 +143,7 @@ class Uncertainty:
     error_variance: Vector
     bound: float
     counts_clamping: bool = True
+    sampling_factors: Vector = field(default_factory=lambda: np.empty(0))
 
     def keep(self) -> "Uncertainty | None":
         """Return this, or None if it is too large to be kept with a model, or has numbers whose squares overflow."""
@@ -155,15 +159,16 @@ class Uncertainty:
         arrays, k = self.get_arrays(), len(self.origin)
         require(self.matrix.shape == (num_parameters, k), "the uncertainty is of a model with other parameters")
         shapes = {name: each.shape for name, each in arrays.items() if name != "matrix"}
-        sampling = shapes.pop("sampling_variance")
+        sampling, factors = shapes.pop("sampling_variance"), shapes.pop("sampling_factors")
         require(
             all(shape == (k,) for shape in shapes.values()) and sampling in ((0,), (k,)),
             "the uncertainty does not have a number for every direction",
         )
+        require(len(factors) == 1, "the uncertainty does not have a list of factors")
         require(self.keep() is self, "the uncertainty is too large, or has numbers that are not of a usual size")
+        positive = [each for name, each in arrays.items() if name.endswith(("_variance", "_factors"))]
         require(
-            min(float(each.min(initial=0.0)) for name, each in arrays.items() if name.endswith("_variance")) >= 0
-            and 0 <= self.bound < LARGEST_NUMBER,
+            min(float(each.min(initial=0.0)) for each in positive) >= 0 and 0 <= self.bound < LARGEST_NUMBER,
             "a variance is negative",
         )
 
@@ -212,6 +217,23 @@ class Uncertainty:
             sampling,
             self.bound * np.sqrt(np.where(loose, of_directions**2, 0.0).sum(axis=1)),
         )
+
+    def compute_deviations(self, constant: int) -> Vector:
+        """Compute the standard deviation over the training records of what each parameter is multiplied by.
+
+        Directions are uncorrelated and have unit second moment, and depend on the columns through the matrix, which is
+        inverted here. For private columns and collinear ones the result is approximate.
+
+        Parameters
+        ----------
+        constant : int
+            Place of the parameter of the constant column.
+        """
+        lengths = np.sqrt((self.matrix**2).sum(axis=1))
+        scales = 1 / np.where(lengths > 0, lengths, 1.0)
+        columns = scales[:, None] * np.linalg.pinv((scales[:, None] * self.matrix).T)
+        means = columns @ columns[constant]
+        return np.asarray(np.sqrt(np.maximum((columns**2).sum(axis=1) - means**2, 0.0)))
 
     @property
     def mean_error_variance(self) -> float:

@@ -72,7 +72,15 @@ def run_jointly(
         As in :func:`~conddp.newton.run.run_newton`, the same for all runs.
     """
     steps = [
-        take_steps(each.rows, each.start, mu=each.mu, neighbouring=neighbouring, plan=plan, callback=each.callback)
+        take_steps(
+            each.rows,
+            each.start,
+            mu=each.mu,
+            label_range=each.label_range,
+            neighbouring=neighbouring,
+            plan=plan,
+            callback=each.callback,
+        )
         for each in starts
     ]
     asked, runs = {number: next(each) for number, each in enumerate(steps)}, dict[int, NewtonRun]()

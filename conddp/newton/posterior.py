@@ -16,6 +16,7 @@ __all__ = ["Measurement", "ResidualScale", "RunningMean", "RunningPosterior", "U
 
 Vector = NDArray[np.float64]
 
+NEGLIGIBLE = 0.2  # noise variance, relative to that of sampling, below which there is less and less shrinkage
 SKEW = 0.1  # assumed bias of the constant due to clamping, in standard deviations of the residual
 
 
@@ -190,9 +191,11 @@ class RunningPosterior:
         """Compute the posterior from all estimates so far, given the mean square of the residuals."""
         before = self.posterior.mean[int(self.has_constant) :]
         measured = self.measure(mean_square)
+        error = measured.noise_variance + measured.bias_variance
         # The records are themselves a sample, so coefficients have a sampling variance of residual variance over n.
-        variance = measured.noise_variance + measured.bias_variance + mean_square / num_records
-        self.posterior = self.prior.update(measured.mean, variance, mean_square + float(before @ before))
+        fresh = mean_square / num_records
+        sampling = fresh * error / (error + NEGLIGIBLE * fresh)  # with hardly any noise it is least squares
+        self.posterior = self.prior.update(measured.mean, error + sampling, mean_square + float(before @ before))
 
     def measure(self, mean_square: float) -> Measurement:
         """Combine all estimates so far, given the mean square of the residuals."""

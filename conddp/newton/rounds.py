@@ -40,7 +40,7 @@ from conddp.newton.prior import VAGUE, GivenPrior
 from conddp.newton.release import ResidualQuery, StepEstimate, release_residuals
 from conddp.newton.rounds_setting import CELLS_IN_SINGLE, MOST_SAMPLED, RoundsSetting, count_directions
 from conddp.newton.run_state import RunState
-from conddp.newton.schedule import HALF_RANGE, NARROWEST
+from conddp.newton.schedule import NARROWEST
 from conddp.privacy.release import Curator
 
 __all__ = [
@@ -51,7 +51,7 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 
-SKEWED = 0.7  # standard deviations from the mean of the labels to the closer end of their range, at most
+SKEWED = 0.7  # least skewness of labels that are said to be skewed
 LEAST_GAIN = 0.03  # expected from a calibration of skewed labels, relative to the variance of the residuals
 MOST_NOISE, LITTLE_NOISE = 0.45, 0.03  # standard deviations of the residuals, with which these or all are calibrated
 ROWS_AT_ONCE = 1024  # whose directions are computed at once by a thread
@@ -67,6 +67,7 @@ WORK = {  # before a round, and about which part of it begins and ends when
 MOST_GRADIENTS = 8_000  # rows whose gradients are averaged
 WORTH = 10.0  # evidence that interactions must have beyond that of none, to be kept in a model that may be simpler
 RIDGE = 0.01  # of the linear function that is closest to a predictor
+FAR_LESS = 4.0  # times what is known to vary, the labels are not expected to vary
 SIGNAL = 0.6  # expected fraction of the variance of the labels that a function of the columns explains
 
 
@@ -190,7 +191,6 @@ class _Rounds:
         """Make all releases and return the posterior mean."""
         state, relevance = self._open(ask), Relevance(np.ones(self.scales.num_columns))
         self.signal, rounds = SIGNAL * state.scale.mean_square, self.divided.rounds
-        margin = (HALF_RANGE - abs(state.running.opening.mean)) / state.scale.residual_std
         is_calibrated = False
         for number, fractions in enumerate(rounds):
             watch = partial(self._show, "choosing features")
@@ -205,7 +205,7 @@ class _Rounds:
                 self.measurements = self.measurements.leave_rows()
             posterior = self._compute_posterior(overlap, state)
             if number + 1 == len(rounds) and self.divided.last:
-                is_calibrated = self._is_worth_calibrating(posterior, state, is_skewed=margin < SKEWED)
+                is_calibrated = self._is_worth_calibrating(posterior, state, is_skewed=state.skewness > SKEWED)
                 fractions = fractions if is_calibrated else [*fractions, self.divided.last]
             if not self.stopped:
                 later = [each for other in rounds[number + 1 :] for each in other]
@@ -254,12 +254,12 @@ class _Rounds:
         return FunctionPosterior.of(overlap, self.measurements, signal_variance=self.signal, sampling_variance=sampling)
 
     def _lower_signal(self, posterior: FunctionPosterior, state: RunState) -> None:
-        """Correct the guess of the signal if the steps have shown that labels vary less than the opening could tell.
+        """Lower the guess of the signal if the steps have shown that labels vary far less than the opening could tell.
 
         With bounds that are far too wide, the opening cannot tell small labels from its noise.
         """
         explained = float(posterior.weights @ posterior.overlap.gram @ posterior.weights)
-        self.signal = min(self.signal, SIGNAL * (state.scale.mean_square + explained))
+        self.signal = min(self.signal, FAR_LESS * SIGNAL * (state.scale.mean_square + explained))
 
     def _refine(self, posterior: FunctionPosterior) -> Overlap:
         """Make the last dictionary, of which no more is needed than its products with what was measured."""

@@ -132,7 +132,9 @@ def run_newton(
     callback : callable, optional
         Called after every release with its number and the coefficients. Return True to stop the run.
     """
-    steps = take_steps(rows, start, mu=mu, neighbouring=neighbouring, plan=plan, callback=callback)
+    steps = take_steps(
+        rows, start, mu=mu, label_range=label_range, neighbouring=neighbouring, plan=plan, callback=callback
+    )
     answer: StepEstimate | None = None
     while True:
         try:
@@ -157,6 +159,7 @@ def take_steps(
     start: Vector,
     *,
     mu: float,
+    label_range: tuple[float, float],
     neighbouring: Neighbouring = Neighbouring.REPLACE,
     plan: NewtonPlan | None = None,
     callback: StepCallback | None = None,
@@ -169,11 +172,12 @@ def take_steps(
 
     Parameters
     ----------
-    rows, start, mu, neighbouring, plan, callback
+    rows, start, mu, label_range, neighbouring, plan, callback
         As in :func:`run_newton`.
     """
     plan = plan or NewtonPlan()
-    run = RunState(rows, start, mu, neighbouring, plan, plan.divide_budget(count_noise_records(rows)))
+    fractions = plan.divide_budget(count_noise_records(rows))
+    run = RunState(rows, start, mu, neighbouring, plan, fractions, label_range)
     for number, fraction in enumerate(run.fractions):
         query = run.ask_opening(number) if number < 2 else run.ask_step(number)
         answer = yield ResidualQuestion(run.rows, run.coefficients, query, mu * math.sqrt(fraction))
@@ -187,7 +191,7 @@ def take_steps(
         run.rows,
         run.coefficients,
         run.running.posterior,
-        run.running.measure(run.scale.mean_square),
+        run.measure(),
         tuple(run.clip_norms),
         tuple(run.residual_stds),
     )

@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from conddp._validate import in_range, positive, positive_integer
+from conddp.newton.clipping_bias import ClippingBias
 from conddp.newton.prior import Posterior
 
 __all__ = ["NewtonPlan", "allot_weights", "choose_clip_norm"]
 
 Vector = NDArray[np.float64]
 
-NARROWEST, WIDEST = 0.35, 16.0  # smallest and largest candidate clip norm, in standard deviations of the residual
-HALF_RANGE = 0.5  # largest clip norm of a step: half of the label range
-CANDIDATES = np.geomspace(NARROWEST, WIDEST, 24)  # clip norms, in standard deviations of the residual
+NARROWEST, WIDEST = 0.35, 256.0  # smallest and largest candidate clip norm, in standard deviations of the residual
+CANDIDATES = np.geomspace(NARROWEST, WIDEST, 40)  # clip norms, in standard deviations of the residual
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,9 @@ class NewtonPlan:
     opening_fraction : float
         Fraction of the budget for the mean and the spread of the labels.
     clipping_penalty, penalty_decay : float
-        Expected error from clamping residuals at k standard deviations, as a fraction of their variance:
-        ``clipping_penalty * exp(-k / penalty_decay)``.
+        Expected error from clipping residuals with light tails at k standard deviations, as a fraction of their
+        variance: ``clipping_penalty * exp(-k / penalty_decay)``. See
+        :class:`~conddp.newton.clipping_bias.ClippingBias`.
     square_weight : float
         h, the weight of the mean square in the sensitivity of a step, relative to the clip norm.
     """
@@ -83,30 +84,29 @@ def allot_weights(variance: Vector, noise_variance: float) -> Vector:
 
 
 def choose_clip_norm(
-    posterior: Posterior, residual_std: float, unit_std: float, plan: NewtonPlan, *, at_least: float
+    posterior: Posterior, bias: ClippingBias, unit_std: float, *, at_least: float = 0.0, at_most: float = math.inf
 ) -> float:
-    """Choose the clip norm with the least expected error from noise and clamping.
+    """Choose the clip norm with the least expected error from noise and clipping.
+
+    Where noise hides the coefficients, they are shrunk to what is known already, and their bias with them.
 
     Parameters
     ----------
     posterior : Posterior
         Posterior of the coefficients.
-    residual_std : float
-        Standard deviation of the residuals.
+    bias : ClippingBias
+        Expected bias.
     unit_std : float
         Standard deviation of the noise of all remaining releases together, in a mean over records, for a clip norm of
         one.
-    plan : NewtonPlan
-        Constants of the run.
-    at_least : float
-        Lower bound on the clip norm, which keeps it from shrinking too fast between steps.
+    at_least, at_most : float
+        Bounds on the clip norm. The lower one keeps it from shrinking too fast between steps.
     """
-    candidates = np.minimum(CANDIDATES * residual_std, HALF_RANGE)
-    in_stds = candidates / residual_std
-    noise_variance = (candidates * unit_std / (2 * ndtr(in_stds) - 1)) ** 2
-    harm = plan.clipping_penalty * np.exp(-in_stds / plan.penalty_decay) * residual_std**2
-    best = float(candidates[np.argmin(_expect_errors(posterior.variance, noise_variance) + harm)])
-    return min(max(best, at_least), HALF_RANGE)
+    candidates = np.minimum(CANDIDATES * bias.residual_std, at_most)
+    noise_variance = (candidates * unit_std / (2 * ndtr(candidates / bias.residual_std) - 1)) ** 2
+    left = _expect_errors(posterior.variance, noise_variance)
+    expected = left + bias.expect(candidates, kept=1 - left / posterior.variance.sum())
+    return min(max(float(candidates[np.argmin(expected)]), at_least), at_most)
 
 
 def _expect_errors(variance: Vector, noise_variances: Vector) -> Vector:

@@ -35,9 +35,9 @@ Vector = NDArray[np.float64]
 
 DEVIATIONS = (1 / 4, 1 / 8, 1 / 16)  # of the label, as parts of its declared range
 R2 = 0.5
-NUM_SIMULATIONS = 3  # of each spread
+NUM_SIMULATIONS = 5  # of each spread
 QUANTILE = compute_quantile(0.95)
-FACTORS = (1.0, 2.0, 4.0, 8.0, 32.0)  # multiples of the Gaussian parameter that are tried
+FACTORS = (1.0, 2.0, 4.0, 16.0)  # multiples of the Gaussian parameter that are tried
 LARGEST_MU = 20.0  # of a simulated fit; more has nearly no noise
 LARGEST_EPSILON, LARGEST_FACTOR = 100.0, 2.0**20
 

@@ -34,7 +34,7 @@ GOOD = 1.05  # times the error of least squares without privacy
 HELD_OUT = 0.25  # of the records, in what is expected of an evaluation
 MOST_LISTED, NUM_WIDEST = 8, 5  # columns in a table of widths: all of them, or the widest
 MOST_DESCRIBED = 300  # columns up to which widths are computed
-MOST_SIMULATED = 20_000  # records that widths are computed from
+MOST_SIMULATED = 10_000  # records that widths are computed from
 DEVIATIONS = (1 / 4, 1 / 8, 1 / 16)  # of the label, as parts of its declared range
 
 
@@ -107,7 +107,9 @@ class Plan:
     def why_no_evaluation(self) -> str:
         """Why nothing can be said about evaluations; empty if something can."""
         if self.schema.private:
-            return "Models with private columns cannot be evaluated privately yet."
+            return (
+                "Left out: the formulas are for public predictions, and those of models with private columns are not."
+            )
         if not self.comparison.delta:
             return "An evaluation adds Gaussian noise, which cannot give delta = 0."
         if self.schema.unit is not None:
@@ -129,9 +131,9 @@ class Plan:
         """Rows of a table of the expected widths: spread, RMSE, R², and what would halve the width of R²."""
         return tuple(
             (
-                f"1/{1 / each.deviation:g} of the range",
-                f"± {100 * each.rmse_width:.2g} %",
-                f"± {each.r2_width:.2g}" if each.r2_width < 1 else "unknown",
+                f"1/{1 / each.deviation:g}",
+                f"±{100 * each.rmse_width:.2g}\u00a0%",
+                f"±{each.r2_width:.2g}" if each.r2_width < 1 else "unknown",
                 f"{each.more_records:,.0f}",
                 "none does" if each.more_epsilon is None else f"{each.more_epsilon:.2g}",
             )
@@ -155,8 +157,8 @@ class Plan:
         return (
             f"Expected half-widths of 95 % intervals of coefficients at epsilon {self.epsilon:g}, for the population, "
             f"in the units of '{self.schema.label.name}' per standard deviation of a column. The standard deviation of "
-            "the label is private: it is assumed to be a part of its declared range. Labels were simulated, linear in "
-            "the columns with R² 0.5 and normal errors, and fitted by CondNewton, the default."
+            "the label is private: it is assumed to be the given part of its declared range. Labels were simulated, "
+            "linear in the columns with R² 0.5 and normal errors, and fitted by CondNewton, the default."
         )
 
     def list_coefficients(self) -> tuple[tuple[str, ...], ...]:
@@ -164,9 +166,9 @@ class Plan:
         width, names = self._get_width(), self._list_names()
         return tuple(
             (
-                f"1/{1 / each.deviation:g} of the range",
-                f"± {width * each.median:.3g}",
-                f"± {width * each.scaled_half_widths[each.order[0]]:.3g}",
+                f"1/{1 / each.deviation:g}",
+                f"±{width * each.median:.3g}",
+                f"±{width * each.scaled_half_widths[each.order[0]]:.3g}",
                 names[each.order[0]],
                 "unknown" if each.more_records is None else f"{each.more_records:,.0f}",
                 "unknown"
@@ -188,8 +190,8 @@ class Plan:
         return tuple(
             (
                 names[place],
-                f"± {width * middle.half_widths[place]:.3g}",
-                f"± {width * middle.scaled_half_widths[place]:.3g}",
+                f"±{width * middle.half_widths[place]:.3g}",
+                f"±{width * middle.scaled_half_widths[place]:.3g}",
             )
             for place in shown
         )

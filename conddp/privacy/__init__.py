@@ -22,6 +22,7 @@ from conddp.privacy.locked import Locked
 from conddp.privacy.neighbouring import Neighbouring
 from conddp.privacy.randomness import RandomSource
 from conddp.privacy.release import Curator
+from conddp.privacy.sides import Side, WorstCost
 from conddp.privacy.total import JointCost
 from conddp.privacy.transcript import (
     GaussianRelease,
@@ -51,9 +52,11 @@ __all__ = [
     "RandomSource",
     "Receipt",
     "Release",
+    "Side",
     "Transcript",
     "UnprotectedRelease",
     "WeightedSumRelease",
+    "WorstCost",
     "bound_rounding",
     "calibrate_bag_size",
     "calibrate_gaussian_mu",

@@ -66,17 +66,21 @@ def _make_table(caption: str, summary: Summary, places: tuple[int, ...]) -> Tabl
 
 def _draw(saved: FitResult, summary: Summary) -> list[Block]:
     """The forest plot, if standard deviations of the columns are known."""
-    design = saved.design
-    if design is None:
+    if saved.design is not None:
+        units = [*saved.design.deviations]
+    elif saved.model.has_constant:
+        number = len(saved.features)
+        units = saved.get_uncertainty().compute_deviations(number)[:number].tolist()
+    else:
         return []
-    units = [*design.deviations]
     for domain in saved.model.private_domains:
         units += [1.0] * len(domain) if isinstance(domain, Categories) else [private_unit(domain)]
     by_name = dict(zip((*saved.features, *saved.schema.private_terms), units, strict=True))
     rows: list[tuple[CoefficientRow, float]] = [
         (row, by_name[row.name])
         for row in summary.rows
-        if row.name in by_name and all(map(math.isfinite, (row.low * by_name[row.name], row.high * by_name[row.name])))
+        if by_name.get(row.name, 0.0) > 0
+        and all(map(math.isfinite, (row.low * by_name[row.name], row.high * by_name[row.name])))
     ]
     largest = sorted(rows, key=lambda pair: -abs(pair[0].estimate * pair[1]))[:MOST_COEFFICIENTS]
     if not largest:

@@ -6,6 +6,7 @@ from conddp.report.document import Bars, Block, Document, Facts, Section, Table,
 __all__ = ["describe_evaluation", "report_evaluation"]
 
 SHORT = {"mse": "MSE", "rmse": "RMSE", "mae": "MAE", "r2": "R²", "bias": "bias", "slope": "slope"}  # for phones
+SLOPE = "The slope is that of a regression of labels on predictions, 1 if the model is calibrated."
 NOTHING_PRIVATE = "This page holds no private value: everything on it is public or released under the guarantee."
 
 
@@ -42,6 +43,7 @@ def report_evaluation(evaluation: Evaluation) -> Document:
 def describe_evaluation(evaluation: Evaluation) -> Section:
     """Figures of an evaluation with their intervals, and predictions against actual labels."""
     heads, *rows = evaluation.list_rows()
+    slope = any(each.name == "slope" for each in evaluation.figures)
     names = [SHORT[each.name] for each in evaluation.figures]
     rows = [(name, *row[1:]) for name, row in zip(names, rows, strict=True)]
     held_out = (
@@ -57,8 +59,7 @@ def describe_evaluation(evaluation: Evaluation) -> Section:
         Table("How well the model predicts", ("figure", *heads[1:]), tuple(rows)),
         Text(
             "MSE is the mean squared error, RMSE its root, and MAE the mean absolute error. R² is one minus the MSE "
-            "over the variance of the label. Bias is the mean of label minus prediction. The slope is that of a "
-            "regression of labels on predictions, 1 if the model is calibrated."
+            f"over the variance of the label. Bias is the mean of label minus prediction. {SLOPE if slope else ''}"
         ),
         *map(Text, evaluation.list_notes()),
     ]

@@ -5,22 +5,8 @@ from conddp.report.document import Section, Table, Text
 
 __all__ = ["describe_expected_coefficients", "describe_expected_evaluation"]
 
-HEADS = (
-    "standard deviation of the label",
-    "RMSE, give or take",
-    "R², give or take",
-    "half the width of R² takes records",
-    "or epsilon",
-)
-
-COEFFICIENT_HEADS = (
-    "standard deviation of the label",
-    "median column",
-    "widest",
-    "of column",
-    "half the median takes records",
-    "or epsilon",
-)
+HEADS = ("deviation of the label", "RMSE", "R²", "records for half of it", "or epsilon")
+COEFFICIENT_HEADS = ("deviation of the label", "median", "widest", "of column", "records for half", "or epsilon")
 
 
 def describe_expected_coefficients(plan: Plan) -> Section:
@@ -36,7 +22,11 @@ def describe_expected_coefficients(plan: Plan) -> Section:
         title,
         (
             Text(plan.coefficient_remark),
-            Table("Half-widths of 95 % intervals", COEFFICIENT_HEADS, plan.list_coefficients()),
+            Table(
+                "Half-widths of 95 % intervals, and what would halve the median",
+                COEFFICIENT_HEADS,
+                plan.list_coefficients(),
+            ),
             Table(widest, ("column", "per unit of the column", "per standard deviation"), plan.list_widest()),
         ),
     )
@@ -47,4 +37,14 @@ def describe_expected_evaluation(plan: Plan) -> Section:
     title = "What an evaluation would tell"
     if plan.why_no_evaluation:
         return Section(title, (Text(plan.why_no_evaluation),))
-    return Section(title, (Text(plan.evaluation_remark), Table("95 % intervals", HEADS, plan.list_evaluation())))
+    return Section(
+        title,
+        (
+            Text(plan.evaluation_remark),
+            Table(
+                "Half-widths of 95 % intervals of RMSE and R², and what would halve that of R²",
+                HEADS,
+                plan.list_evaluation(),
+            ),
+        ),
+    )

@@ -226,7 +226,9 @@ def see_opening(noise_std: float) -> Seen:
     measured = vague / (vague + noise_variance)
     variance = measured * noise_variance
     joined = variance / (variance + (vague + 0.1**2 * first_guess))
-    error = joined * (vague + 0.1**2 * first_guess) + first_guess / NUM_RECORDS
+    error = joined * (vague + 0.1**2 * first_guess)
+    sampling = first_guess / NUM_RECORDS
+    error += sampling * error / (error + 0.2 * sampling)
     kept = prior / (prior + error)
 
     def compute(released: Any) -> Any:

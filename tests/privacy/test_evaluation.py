@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from conddp.algorithms import CondNewton
 from conddp.bounds import Bounds
 from conddp.data import Labels, Records, Units
-from conddp.errors import BudgetExceeded, PrivacyError
+from conddp.errors import BudgetExceeded, SchemaError
 from conddp.evaluation import evaluate_model
 from conddp.evaluation.moments import release_moments
 from conddp.evaluation.moves import MomentWeights, find_largest_move, measure_moves
 from conddp.evaluation.predicted import Predicted
+from conddp.evaluation.private_predictions import bound_private_move, release_figures
 from conddp.evaluation.spreads import release_spreads
 from conddp.evaluation.weighting import choose_weights
 from conddp.models.evaluation import Evaluation
@@ -267,11 +268,94 @@ def watch_labels(fitted: FitResult, records: Records) -> Watching:
     return curators[0]
 
 
-def test_private_predictions_are_refused() -> None:
+@pytest.mark.parametrize("neighbouring", RELATIONS)
+def test_the_longest_move_of_a_record_with_a_private_prediction_is_attained(neighbouring: Neighbouring) -> None:
+    rng = np.random.default_rng(2)
+    grid = np.linspace(-0.5, 0.5, 17)
+    labels, predictions = (each.ravel() for each in np.meshgrid(grid, grid))
+    errors = labels - predictions
+    moments = np.stack([errors**2, np.abs(errors), errors, labels, labels**2], axis=1)
+    ratios = []
+    for _ in range(300):
+        weights = np.exp(rng.normal(0, 1.5, size=5))
+        scaled = moments * weights
+        squares = (scaled**2).sum(axis=1)
+        farthest = squares.max()
+        if neighbouring is Neighbouring.REPLACE:
+            farthest = (squares[:, None] + squares - 2 * scaled @ scaled.T).max()
+        ratios.append(bound_private_move(weights, neighbouring) / np.sqrt(farthest))
+    assert min(ratios) > 1 - 1e-9 and np.median(ratios) < 1.001
+
+
+@pytest.mark.parametrize("units", [False, True])
+def test_replacing_private_values_of_a_unit_moves_no_sum_further_than_its_sensitivity(units: bool) -> None:
+    rng = np.random.default_rng(7)
+    largest = [0.0, 0.0]
+    for _ in range(150):
+        codes = np.sort(rng.integers(8, size=30)) if units else np.arange(30)
+        codes = np.unique(codes, return_inverse=True)[1]
+        weights = rng.uniform(0.2, 1, size=30)
+        changed = codes == np.bincount(codes, weights).argmax()
+        both = []
+        before, after = rng.uniform(-0.5, 0.5, size=(2, 2, 30))
+        before[:, changed], after[:, changed] = rng.choice([-0.5, 0.0, 0.5], size=(2, 2, 1))
+        after[:, ~changed] = before[:, ~changed]
+        moment_weights = np.exp(rng.normal(size=5))
+        for labels, predictions in (before, after):
+            curator = watch()
+            curator.answers = [np.array([2.0, 5.0, 0.3, 0.5, 3.0]) * moment_weights, np.ones(4)]
+            list(
+                release_figures(
+                    labels,
+                    predictions,
+                    weights,
+                    codes,
+                    mus=(1.0, 1.0),
+                    moment_weights=moment_weights,
+                    neighbouring=Neighbouring.REPLACE,
+                    curator=curator,
+                    bounds=BOUNDS,
+                    level=0.95,
+                )
+            )
+            both.append(curator.asked)
+        for place, (one, other) in enumerate(zip(*both, strict=True)):
+            moved = float(np.linalg.norm(one.value - other.value))
+            assert one.sensitivity == other.sensitivity and moved <= one.sensitivity * (1 + 1e-9)
+            largest[place] = max(largest[place], moved / one.sensitivity)
+    assert largest[0] > 0.95 and largest[1] > 0.5
+
+
+def test_private_predictions_are_read_after_the_cost_is_recorded_and_answers_decide_everything() -> None:
     records = make_records(300, private=True)
     result = CondNewton().fit(records, BUDGET)
-    with pytest.raises(PrivacyError, match="private columns"):
-        evaluate_model(result, records, BUDGET)
+    other = make_records(300, private=True, seed=5)
+    made = []
+    for each in (records, replace(other, public=records.public)):
+
+        def make_curator(*arguments: Any, **settings: Any) -> Watching:
+            return Watching(*arguments, answers=[np.array([10.0, 30.0, 2.0, 1.0, 20.0]), np.full(4, 0.5)], **settings)
+
+        made.append(evaluate_model(result, each, BUDGET, curator_class=make_curator))  # type: ignore[arg-type]
+    assert made[0] == made[1] and not made[0].bins
+    assert "private columns 'income', 'ill'" in made[0].guarantee
+    assert [figure.name for figure in made[0].figures] == ["mse", "rmse", "mae", "r2", "bias"]
+    with pytest.raises(SchemaError, match="private columns"):
+        evaluate_model(result, replace(records, private=None), BUDGET)
+
+
+def test_an_evaluation_of_private_predictions_that_is_not_covered_reads_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records = make_records(300, private=True)
+    result = CondNewton().fit(records, BUDGET)
+
+    def refuse(*_: Any) -> Vector:
+        raise AssertionError("a prediction was made")
+
+    monkeypatch.setattr(FitResult, "predict", refuse)
+    with pytest.raises(BudgetExceeded):
+        evaluate_model(result, records, BUDGET, ledger=PrivacyLedger(PrivacyBudget(0.5, 1e-6)))
 
 
 def test_weights_of_moments_depend_on_predictions_only(rng: np.random.Generator) -> None:

@@ -26,6 +26,8 @@ from conddp.data.units import Units
 from conddp.heads import MLP, Additive, FactorizationMachine, Head, Learned, Linear, Wide
 from conddp.heads.auto import LearnedOrAdditive
 from conddp.newton.calibration import CalibrationQuery
+from conddp.newton.release import ResidualQuery
+from conddp.newton.run_state import RunState
 from conddp.privacy import Neighbouring, PrivacyBudget
 from conddp.privacy.accounting import calibrate_gaussian_mu
 from tests.privacy.replay import (
@@ -43,6 +45,7 @@ BUDGET = PrivacyBudget(2.0, 1e-4)
 CASES: dict[str, tuple[Algorithm, Head, bool]] = {
     "cond-newton": (CondNewton(), Linear(), False),
     "cond-newton with private columns": (CondNewton(), Linear(), True),
+    "cond-newton with variances": (CondNewton(variance_fraction=0.2), Linear(), False),
     "cond-newton wide": (CondNewton(), Wide(width=12), False),
     "cond-newton mlp": (CondNewton(width=30), MLP(hidden=(4,)), False),
     "cond-newton fm": (CondNewton(width=30), FactorizationMachine(rank=2), False),
@@ -168,6 +171,40 @@ def test_the_same_for_predictors_that_are_calibrated(kind: str, head: Head, monk
         assert compute_parameter(questions, others) <= calibrate_gaussian_mu(2.0, 1e-4) * (1 + 1e-12)
     assert found <= 1 + 1e-9
     assert last > {"alone": 0.9, "units": 0.3, "weights": 0.7}[kind]  # of the calibration alone
+
+
+@pytest.mark.parametrize("head", [Linear(), Wide(width=12)], ids=repr)
+@pytest.mark.parametrize("kind", ["alone", "units", "weights", "grouped", "private", "no intercept"])
+def test_the_same_with_so_much_budget_that_hardly_any_residual_is_clipped(
+    kind: str, head: Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget, rng = PrivacyBudget(3000.0, 1e-4), np.random.default_rng(2)
+    records = make_records(140, private=kind == "private")
+    if kind == "units":
+        records = replace(records, units=Units(np.arange(140) // 3))
+    if kind == "weights":
+        records = replace(records, weights=rng.uniform(0.1, 1.0, size=140))
+    if kind == "grouped":
+        monkeypatch.setattr("conddp.features.standardization.LARGEST_IN_MEMORY", 0)
+    fit_intercept = kind != "no intercept"
+    widest, choose = [0.0], RunState.ask_step
+
+    def watch(*args: Any) -> ResidualQuery:
+        query = choose(*args)
+        widest.append(query.clip_norm)
+        return query
+
+    monkeypatch.setattr(RunState, "ask_step", watch)
+    found = 0.0
+    for position in (longest_row(records), 5):
+        one = replace_private_part(records, position, -4.0, (-1.0, 0.0))
+        other = replace_private_part(records, position, 6.0, (2.0, 1.0))
+        one, other = (replace(each, units=records.units, weights=records.weights) for each in (one, other))
+        questions, others = fit_both(CondNewton(), one, other, budget, head=head, fit_intercept=fit_intercept)
+        found = max(found, *measure_moves(questions, others))
+        assert compute_parameter(questions, others) <= calibrate_gaussian_mu(3000.0, 1e-4) * (1 + 1e-12)
+    assert max(widest) > 0.5
+    assert {"units": 0.2, "private": 0.2, "weights": 0.7}.get(kind, 0.9) < found <= 1 + 1e-9
 
 
 WITH_CATEGORIES: dict[str, tuple[Algorithm, Head]] = {
