@@ -118,7 +118,7 @@ def _describe_strength(saved: FitResult, total: PrivacyBudget, chance: float) ->
     text = (
         f"Someone who knows everything else, and for whom a claim about {_name_claim(guarantee)} is as likely true as "
         f"false (50 %), is right about it with a chance of at most {show_chance(chance)} % after seeing everything "
-        f"that was released ({total}{included})."
+        f"that had been released when the model was saved ({total}{included})."
     )
     if total != guarantee.budget:
         own = show_chance(compute_chance(guarantee.budget, guarantee.neighbouring))
