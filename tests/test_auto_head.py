@@ -118,6 +118,14 @@ def test_several_linear_models_say_why_they_are_linear() -> None:
         assert "Auto: choice of head" in [entry.what for entry in each.ledger.entries]
 
 
+def test_a_single_column_gets_a_curve() -> None:
+    records = make_records(lambda X: 2 * np.sin(3 * X[:, 0]))
+    single = Records(PublicFeatures(records.public.values[:, :1]), None, records.label)
+    result = Auto().fit(single, PrivacyBudget(4.0, 1e-6), head=HEADS["auto"], random_source=RandomSource.of(0))
+    assert type(result.model.head) is Additive
+    assert "there is one public column" in result.guarantee.choice
+
+
 def test_a_fit_that_was_stopped_says_so() -> None:
     settings: dict[str, Any] = {"head": HEADS["auto"], "random_source": RandomSource.of(0)}
     records = make_records(lambda X: X[:, 0])

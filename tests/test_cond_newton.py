@@ -375,6 +375,19 @@ def test_private_columns_are_learned_from_too(
     assert "the private columns 'q0', 'q1'" in str(result.guarantee)
 
 
+@pytest.mark.parametrize("center", [20.0, 100.0, 170.0])
+def test_a_private_column_far_from_the_middle_of_its_range_does_not_move_predictions(
+    rng: np.random.Generator, center: float
+) -> None:
+    n = 12_000
+    public, private = rng.uniform(18, 80, size=(n, 1)), rng.normal(center, 10, size=(n, 1)).clip(0, 200)
+    label = (10 + 0.5 * private[:, 0] + 0.2 * public[:, 0] + rng.normal(0, 10, n)).clip(0, 150)
+    hidden = PrivateFeatures(private, (Bounds(0, 200),))
+    records = Records(PublicFeatures(public), hidden, Labels(label, Bounds(0, 150)))
+    result = CondNewton().fit(records, PrivacyBudget(20.0, 1e-6), random_source=RandomSource.of(0))
+    assert abs(np.mean(label - result.predict(records.public, hidden))) < 0.3  # clipped public rows alone lead to 1.9
+
+
 def test_private_columns_need_a_head_that_is_linear_in_fixed_features(rng: np.random.Generator) -> None:
     with pytest.raises(
         PrivacyError, match="with private columns CondNewton supports the heads 'linear', 'wide', 'additive'"

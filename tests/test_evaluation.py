@@ -25,6 +25,7 @@ from conddp.evaluation.ratio import Ratio
 from conddp.evaluation.spreads import release_spreads
 from conddp.evaluation.weighting import choose_weights
 from conddp.models.evaluation import Evaluation, Interval
+from conddp.models.evidence import check_evidence
 from conddp.models.saving import load_model
 from conddp.privacy.accounting import compute_gaussian_epsilon
 from conddp.privacy.neighbouring import Neighbouring
@@ -452,3 +453,71 @@ def test_models_with_private_columns_are_evaluated(table: tuple[pd.DataFrame, pd
     assert done.exit_code == 0 and "slope" not in done.stdout, done.output
     X.drop(columns="a").assign(price=y).to_csv(tmp_path / "rows.csv", index=False)
     assert isinstance(call(tmp_path / "model", tmp_path / "rows.csv", "--epsilon", 1).exception, SchemaError)
+
+
+def test_figures_of_private_predictions_survive_noise_that_hides_all_errors() -> None:
+    """Released mean squares below zero once divided by zero, after the budget was spent."""
+    rng = np.random.default_rng(0)
+    errors = 0.01 * rng.normal(size=40)
+    for seed in range(60):
+        curator = Curator(np.random.default_rng(seed), num_records=40)
+        figures = release_figures(
+            errors,
+            errors / 2,
+            np.ones(40),
+            np.arange(40),
+            mus=(0.02, 0.02),
+            moment_weights=choose_private_weights(Neighbouring.REPLACE),
+            neighbouring=Neighbouring.REPLACE,
+            curator=curator,
+            bounds=BOUNDS,
+            level=0.95,
+        )
+        assert len(list(figures)) == 5
+
+
+def test_a_model_is_kept_if_its_evaluation_fails(
+    table: tuple[pd.DataFrame, Vector], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise OverflowError("too large.")
+
+    monkeypatch.setattr("conddp.algorithms.request.evaluate_model", fail)
+    regressor = PrivateRegressor(label_bounds=(-5, 15), head="linear", evaluation_fraction=0.25)
+    with pytest.warns(PrivacyWarning, match="could not be evaluated on the held-out records: too large"):
+        regressor.fit(*table)
+    assert regressor.evaluation_ is None and len(regressor.coef_) == 3
+
+
+def test_enough_held_out_records_have_weights_above_zero(table: tuple[pd.DataFrame, Vector]) -> None:
+    X, y = table
+    weights = np.where(np.arange(len(y)) < 12, 1.0, 0.0)
+    regressor = PrivateRegressor(label_bounds=(-5, 15), head="linear", evaluation_fraction=0.1)
+    with pytest.raises(SchemaError, match="weight above zero"):
+        regressor.fit(X, y, sample_weight=weights)
+
+
+def test_evaluating_on_training_records_warns(table: tuple[pd.DataFrame, Vector]) -> None:
+    regressor = PrivateRegressor(label_bounds=(-5, 15), head="linear").fit(*table)
+    with pytest.warns(PrivacyWarning, match="the records that the model was trained on"):
+        regressor.evaluate(*table, epsilon=1.0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"neighbouring": Neighbouring.ZERO_OUT},
+        {"unit": "person", "num_units": 3},
+        {"private_columns": ("a",)},
+        {"held_out": False},
+    ],
+    ids=str,
+)
+def test_a_stored_evaluation_cannot_promise_more_than_its_fit(
+    table: tuple[pd.DataFrame, Vector], change: dict[str, Any]
+) -> None:
+    result = PrivateRegressor(label_bounds=(-5, 15), head="linear", evaluation_fraction=0.25).fit(*table).result_
+    check_evidence(result)
+    assert result.evaluation is not None
+    with pytest.raises(PrivacyError):
+        check_evidence(replace(result, evaluation=replace(result.evaluation, **change)))

@@ -78,6 +78,7 @@ class CondNewton(Algorithm):
     variance_fraction : float
         Fraction of the budget for the variances of the coefficients of a linear model of public columns in memory, so
         that standard errors allow for residuals of unequal variance. 0 assumes equal variance; 0.02 is usually enough.
+        Tables of 4 million numbers and more are kept in single precision, and equal variance is assumed for them.
     """
 
     summary: ClassVar[str] = "noisy Newton steps, all settings chosen by rule"
@@ -106,9 +107,9 @@ class CondNewton(Algorithm):
             )
         if self.variance_fraction and (schema.private or head.linear_in is not Linearity.COLUMNS):
             raise ValueError(
-                "variances of coefficients are released for linear models of public columns, got "
-                f"variance_fraction={self.variance_fraction:g} with head={head} and {len(schema.private)} private "
-                "columns. Leave it at 0."
+                "variances of coefficients are released for linear models of public columns only, and here "
+                f"{self.variance_fraction:g} of the budget was set aside for them with head={head} and "
+                f"{len(schema.private)} private columns. Set nothing aside."
             )
 
     def needs_dense(self, schema: Schema, head: Head) -> bool:
@@ -147,6 +148,7 @@ class CondNewton(Algorithm):
             neighbouring=task.neighbouring,
             plan=self.plan,
             loss=task.loss,
+            random_effects=task.public.groups is not None,
             callback=begin.callback,
         )
         return _finish([started], [run])[0]
@@ -167,6 +169,7 @@ class CondNewton(Algorithm):
             neighbouring=tasks[0].neighbouring,
             plan=self.plan,
             loss=tasks[0].loss,
+            random_effects=tasks[0].public.groups is not None,
         )
         return _finish(started, runs)
 

@@ -1,5 +1,6 @@
 """A user's request for a fit, validated before any data are read."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,9 +12,11 @@ from conddp.algorithms.dividing import warn_of_separate_fits
 from conddp.algorithms.several import JointFit, check_outputs, divide_budget, guess_part, join_events
 from conddp.algorithms.unrecorded import warn_of_joint_cost
 from conddp.data.records import Records
+from conddp.errors import CondDPError, PrivacyWarning
 from conddp.evaluation.run import evaluate_model
 from conddp.evaluation.splitting import check_fraction, hold_out
 from conddp.heads import HEADS, Head, Linearity
+from conddp.models.evaluation import Evaluation
 from conddp.models.result import FitResult
 from conddp.privacy.accounting import check_delta, refuse_large_delta, warn_about_delta
 from conddp.privacy.budget import PrivacyBudget
@@ -173,7 +176,19 @@ class FitRequest:
             )
             if held_out is None:
                 return result
-            evaluation = evaluate_model(
+            result = replace(result, evaluation=self._evaluate(result, held_out, ledger))
+            if deliver is not None:
+                deliver(result)
+            return result
+        finally:  # also after a failure: what was paid for may have been seen by a callback
+            paid = [] if self._recorded else [entry for entry in ledger.entries if entry.cost.epsilon]
+            for entry in paid[-1:] if held_out is None else paid[:1]:
+                warn_of_joint_cost(entry, records.fingerprint, self.neighbouring, stacklevel=3)
+
+    def _evaluate(self, result: FitResult, held_out: Records, ledger: PrivacyLedger) -> Evaluation | None:
+        """Evaluate a model that has been paid for; it is not lost if that fails."""
+        try:
+            return evaluate_model(
                 result,
                 held_out,
                 self.budget,
@@ -181,14 +196,14 @@ class FitRequest:
                 ledger=ledger,
                 random_source=self._random_source,
             )
-            result = replace(result, evaluation=evaluation)
-            if deliver is not None:
-                deliver(result)
-            return result
-        finally:  # also after a failure: what was paid for may have been seen by a callback
-            paid = [] if self._recorded else [entry for entry in ledger.entries if entry.cost.epsilon]
-            for entry in paid[-1:]:
-                warn_of_joint_cost(entry, records.fingerprint, self.neighbouring, stacklevel=3)
+        except (CondDPError, ArithmeticError, ValueError) as error:
+            warnings.warn(
+                f"the model is fitted, but it could not be evaluated on the held-out records: {error} It has no "
+                "evaluation. The ledger says what was spent.",
+                PrivacyWarning,
+                stacklevel=4,
+            )
+            return None
 
     def run_several(self, outputs: Sequence[Records], *, callback: Callback | None = None) -> JointFit:
         """Fit a model for each of several labels of the same records, within one budget.

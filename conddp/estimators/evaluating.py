@@ -14,6 +14,7 @@ from conddp.estimators.declaration import take_units
 from conddp.estimators.inputs import open_input
 from conddp.estimators.labels import read_labels, read_sample_weight
 from conddp.evaluation import evaluate_model
+from conddp.evaluation.overlap import warn_of_training_records
 from conddp.evaluation.run import NUM_BINS
 from conddp.models.evaluation import Evaluation
 from conddp.models.result import FitResult
@@ -111,6 +112,7 @@ class Evaluating:
             table=given.read_fingerprint(self.encoding_),
             weights=weights,
         )
+        warn_of_training_records(records, result, stacklevel=3)
         return evaluate_model(
             result,
             records if len(kept) == len(values) else records.take(kept),

@@ -1,14 +1,13 @@
 """Evaluation of a saved model on the records of files. The command line calls it."""
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 from conddp.data.readers import read_tables, require_names
-from conddp.data.records import Records
 from conddp.data.schema import Schema
 from conddp.data.stored_table import list_files
-from conddp.errors import PrivacyWarning, SchemaError
+from conddp.errors import SchemaError
+from conddp.evaluation.overlap import warn_of_training_records
 from conddp.evaluation.run import NUM_BINS, evaluate_model
 from conddp.features.encoding import Encoding
 from conddp.features.reading import read_records
@@ -18,7 +17,6 @@ from conddp.models.saving import load_model
 from conddp.privacy.budget import PrivacyBudget
 from conddp.privacy.ledger import PrivacyLedger
 from conddp.privacy.randomness import RandomSource
-from conddp.theory.design import Design
 
 __all__ = ["evaluate_file"]
 
@@ -74,13 +72,7 @@ def evaluate_file(
     private = {column.name: column.kind for column in schema.private_columns if column.kind is not None}
     table = read_tables(files, schema.names, kinds={**schema.kinds, **encoding.kinds, **private})
     records, _ = read_records(table, schema, encoding=encoding)
-    if _is_training_table(records, saved):
-        warnings.warn(
-            "these look like the records that the model was trained on. The figures are then too good, and the costs "
-            "of the fit and of the evaluation add up: charge both to one ledger.",
-            PrivacyWarning,
-            stacklevel=2,
-        )
+    warn_of_training_records(records, saved, stacklevel=3)
     evaluation = evaluate_model(
         saved,
         records,
@@ -110,13 +102,3 @@ def _require(path: Path, schema: Schema) -> None:
             ) from None
         return
     raise others
-
-
-def _is_training_table(records: Records, saved: FitResult) -> bool:
-    """Whether public columns show that these are the records of the fit."""
-    tables = [entry.table for entry in saved.ledger.entries if entry.table is not None]
-    if any(table.matches(records.fingerprint) for table in tables):
-        return True
-    if saved.design is None or records.num_records != saved.guarantee.num_records:
-        return False
-    return Design.of(records.public.keep_moments()).deviations == saved.design.deviations

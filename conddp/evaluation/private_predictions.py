@@ -33,6 +33,7 @@ Vector = NDArray[np.float64]
 
 DEVIATION = 1 / 8  # of the label, as a part of its range; with R² of one half, it decides the weights
 SPREAD_WEIGHTS = np.array([1.0, 1.0, 0.5, 0.5])  # of MSE, R², MAE and bias
+LEAST_ERROR = 1e-3  # mean absolute error, relative to the range, that is told from zero
 BELIEF, BELIEF_OF_UNITS = np.array([1.5, 1.5, 0.1, 0.1]), np.full(4, 1.5)
 
 
@@ -132,7 +133,8 @@ def release_figures(
     reach = float(np.linalg.norm(SPREAD_WEIGHTS))
     released = BoundedSum(SPREAD_WEIGHTS / tops * squares, reach, "squared influences on figures")
     found = curator.release_gaussian(released, noise_std=reach / mus[1]) * tops / SPREAD_WEIGHTS
-    kurtosis = guess_kurtosis(max(mse, mae**2), max(mae, 1e-3))
+    least = max(mae, LEAST_ERROR)
+    kurtosis = guess_kurtosis(max(mse, least**2), least)
     scale, rest = max(mse, mae**2, 1e-6), max(spread - mse, 0.0)
     guess = np.array(
         [

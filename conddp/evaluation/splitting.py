@@ -3,6 +3,8 @@
 import secrets
 from dataclasses import replace
 
+import numpy as np
+
 from conddp._validate import in_range
 from conddp.data.records import Records
 from conddp.errors import SchemaError
@@ -59,6 +61,11 @@ def hold_out(records: Records, fraction: float, random_source: RandomSource) -> 
         )
     seed = int(random_source.generator("split").integers(2**32))
     sides, name = records.split(test_fraction=fraction, random_state=seed), secrets.token_hex(8)
+    if any(side.weights is not None and np.count_nonzero(side.weights) < FEWEST for side in sides):
+        raise SchemaError(
+            f"evaluation_fraction={fraction:g} leaves fewer than {FEWEST} records with a weight above zero on one "
+            "side. Choose another fraction, or leave it out."
+        )
     table = records.fingerprint
     training, held_out = (
         replace(side, table=table, side=Side(name, of))

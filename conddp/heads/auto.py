@@ -61,6 +61,8 @@ class AutoHead(Head):
         reason = self._find_obstacle(public_features, circumstances)
         if reason:
             return Linear(), f"The model is linear, because {reason}."
+        if len(public_features.names) == 1 and not circumstances.num_private:
+            return Additive(), "The model is a curve, because there is one public column."
         return LearnedOrAdditive(), (
             "Features are learned, because there are enough records to tell curves from noise; the model is close to a "
             "linear one where the releases do not say more, and additive if they do not speak for interactions."

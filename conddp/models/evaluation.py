@@ -15,6 +15,8 @@ from conddp.stored import decode, require
 
 __all__ = ["CalibrationBin", "Evaluation", "Figure", "Interval"]
 
+NUM_RELEASES = 2  # moments, then sampling variances
+ALWAYS = {"mse", "rmse", "mae", "r2", "bias"}  # the figures that every evaluation has
 TITLES = {
     "mse": "mean squared error",
     "rmse": "root mean squared error",
@@ -283,7 +285,10 @@ class Evaluation:
             require(False, f"the evaluation is damaged: {str(error).rstrip('.')}")
         made = cls(**{name: getattr(parts, name) for name in values}, transcript=transcript, bounds=limits)
         require({each.name for each in made.figures} <= set(TITLES), "the evaluation has figures of unknown names")
-        require(any(each.name == "r2" for each in made.figures), "the evaluation has no R²")
+        names = [each.name for each in made.figures]
+        require(ALWAYS <= set(names) and len(names) == len(set(names)), "the evaluation lacks figures or repeats them")
+        require(made.num_records >= 1 and made.num_units >= 0, "the evaluation has no records")
+        require(0.0 < made.level < 1.0, "the level of the evaluation is not between 0 and 1")
         check_cost(made.transcript, made.budget, made.neighbouring)
         return made
 

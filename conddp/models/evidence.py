@@ -3,10 +3,12 @@
 import math
 
 from conddp.errors import PrivacyError
+from conddp.models.evaluation import NUM_RELEASES, Evaluation
 from conddp.models.old_formats import describe_gaps, has_transcript
 from conddp.models.result import FitResult
 from conddp.privacy.bounded_sum import bound_rounding
 from conddp.privacy.composition import compute_delta, describe_transcript
+from conddp.privacy.guarantee import Guarantee
 
 __all__ = ["check_evidence"]
 
@@ -65,8 +67,19 @@ def check_evidence(result: FitResult) -> None:
         raise PrivacyError("the evaluation is about another label than the schema.")
     if evaluation is not None and not any(entry.cost == evaluation.budget and entry.side for entry in ledger.entries):
         raise PrivacyError("no entry of the ledger is for the held-out records of the evaluation.")
+    if evaluation is not None:
+        _check_evaluation(evaluation, guarantee)
     if not any(entry.cost == guarantee.budget for entry in ledger.entries):
         raise PrivacyError(f"no entry of the ledger has the cost of the guarantee, {guarantee.budget}.")
+
+
+def _check_evaluation(evaluation: Evaluation, guarantee: Guarantee) -> None:
+    """Raise unless an evaluation that is stored with a model promises what its fit does, on records held out of it."""
+    promised = (evaluation.neighbouring, evaluation.unit, evaluation.private_columns, evaluation.seeded)
+    if promised != (guarantee.neighbouring, guarantee.unit, guarantee.private_columns, guarantee.seeded):
+        raise PrivacyError("the evaluation and the guarantee protect different things.")
+    if not evaluation.held_out or len(evaluation.transcript) != NUM_RELEASES:
+        raise PrivacyError("the evaluation is not one of held-out records with all of its releases.")
 
 
 def _check_cost(result: FitResult) -> None:

@@ -56,6 +56,7 @@ def run_jointly(
     neighbouring: Neighbouring,
     plan: NewtonPlan,
     loss: Loss,
+    random_effects: bool = False,
 ) -> list[NewtonRun]:
     """Make several runs, with the results of :func:`~conddp.newton.run.run_newton` up to rounding.
 
@@ -68,7 +69,7 @@ def run_jointly(
     ----------
     starts : sequence of RunStart
         Inputs of the runs.
-    neighbouring, plan, loss
+    neighbouring, plan, loss, random_effects
         As in :func:`~conddp.newton.run.run_newton`, the same for all runs.
     """
     steps = [
@@ -79,6 +80,7 @@ def run_jointly(
             label_range=each.label_range,
             neighbouring=neighbouring,
             plan=plan,
+            random_effects=random_effects,
             callback=each.callback,
         )
         for each in starts

@@ -187,14 +187,15 @@ class RunningPosterior:
             measured[0] = self.opening.mean
         return measured
 
-    def update(self, mean_square: float, num_records: float) -> None:
+    def update(self, mean_square: float, num_records: float, *, random_effects: bool = False) -> None:
         """Compute the posterior from all estimates so far, given the mean square of the residuals."""
         before = self.posterior.mean[int(self.has_constant) :]
         measured = self.measure(mean_square)
         error = measured.noise_variance + measured.bias_variance
         # The records are themselves a sample, so coefficients have a sampling variance of residual variance over n.
         fresh = mean_square / num_records
-        sampling = fresh * error / (error + NEGLIGIBLE * fresh)  # with hardly any noise it is least squares
+        # With hardly any noise it is least squares, unless coefficients are random effects.
+        sampling = fresh if random_effects else fresh * error / (error + NEGLIGIBLE * fresh)
         self.posterior = self.prior.update(measured.mean, error + sampling, mean_square + float(before @ before))
 
     def measure(self, mean_square: float) -> Measurement:

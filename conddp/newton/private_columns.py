@@ -153,7 +153,10 @@ class PrivateRows:
         n, k = public.values.shape
         p, m = moments.cross.shape
         noise_std = moments.noise_std
-        cross = moments.cross * moments.cross**2 / (moments.cross**2 + noise_std**2)  # shrink small, noisy entries
+        clipped, cross = _sum_clipped(public, m), moments.cross.copy()
+        if public.has_constant and m:  # clipping public rows moves the means, and a wrong mean would move all labels
+            cross[:, 0] = (cross @ np.linalg.pinv(clipped))[:, 0]
+        cross = cross * cross**2 / (cross**2 + noise_std**2)  # shrink small, noisy entries
         eigenvalues, vectors = np.linalg.eigh(moments.within - cross @ cross.T)
         least = max(LEAST_VARIANCE, 2 * math.sqrt(p) * noise_std)
         root = (vectors / np.sqrt(np.maximum(eigenvalues, least))) @ vectors.T
@@ -163,7 +166,7 @@ class PrivateRows:
             values[:, k:] = (private - public.values[:, :m] @ cross.T) @ root
         matrix = np.block([[public.matrix, -public.matrix[:, :m] @ cross.T @ root], [np.zeros((p, k)), root]])
         variances = np.concatenate([public.variances, np.ones(p)])
-        estimated = SecondMoments.of(moments, cross, root, _sum_clipped(public, m), num_public=k)
+        estimated = SecondMoments.of(moments, cross, root, clipped, num_public=k)
         return cls(values, variances, matrix, public.has_constant, public.weights, estimated)
 
     def start_pass(self, coefficients: NDArray[np.float64], direction_weights: NDArray[np.float64]) -> DensePass:

@@ -100,6 +100,7 @@ def run_newton(
     neighbouring: Neighbouring = Neighbouring.REPLACE,
     plan: NewtonPlan | None = None,
     loss: Loss | None = None,
+    random_effects: bool = False,
     callback: StepCallback | None = None,
 ) -> NewtonRun:
     r"""Fit labels on whitened rows by private least squares.
@@ -129,11 +130,21 @@ def run_newton(
         Constants of the method.
     loss : Loss, optional
         Loss to minimise; half the squared residual if None.
+    random_effects : bool
+        Whether coefficients are shrunk for the sampling error of the records even if noise is negligible, as rare
+        levels of categories need it.
     callback : callable, optional
         Called after every release with its number and the coefficients. Return True to stop the run.
     """
     steps = take_steps(
-        rows, start, mu=mu, label_range=label_range, neighbouring=neighbouring, plan=plan, callback=callback
+        rows,
+        start,
+        mu=mu,
+        label_range=label_range,
+        neighbouring=neighbouring,
+        plan=plan,
+        random_effects=random_effects,
+        callback=callback,
     )
     answer: StepEstimate | None = None
     while True:
@@ -162,6 +173,7 @@ def take_steps(
     label_range: tuple[float, float],
     neighbouring: Neighbouring = Neighbouring.REPLACE,
     plan: NewtonPlan | None = None,
+    random_effects: bool = False,
     callback: StepCallback | None = None,
 ) -> Steps:
     """Ask one question after the other and learn from the answers, as :func:`run_newton` and several runs together do.
@@ -172,12 +184,12 @@ def take_steps(
 
     Parameters
     ----------
-    rows, start, mu, label_range, neighbouring, plan, callback
+    rows, start, mu, label_range, neighbouring, plan, random_effects, callback
         As in :func:`run_newton`.
     """
     plan = plan or NewtonPlan()
     fractions = plan.divide_budget(count_noise_records(rows))
-    run = RunState(rows, start, mu, neighbouring, plan, fractions, label_range)
+    run = RunState(rows, start, mu, neighbouring, plan, fractions, label_range, random_effects=random_effects)
     for number, fraction in enumerate(run.fractions):
         query = run.ask_opening(number) if number < 2 else run.ask_step(number)
         answer = yield ResidualQuestion(run.rows, run.coefficients, query, mu * math.sqrt(fraction))

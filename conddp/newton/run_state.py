@@ -57,6 +57,8 @@ class RunState:
         Fraction of the squared ``mu`` for every release.
     label_range : (low, high)
         Declared bounds of the labels in units of their range.
+    random_effects : bool
+        As in :func:`~conddp.newton.run.run_newton`.
     """
 
     def __init__(
@@ -68,9 +70,11 @@ class RunState:
         plan: NewtonPlan,
         fractions: Sequence[float],
         label_range: tuple[float, float] = (-HALF_RANGE, HALF_RANGE),
+        *,
+        random_effects: bool = False,
     ) -> None:
         self.mu, self.plan, self.neighbouring, self.fractions = mu, plan, neighbouring, fractions
-        self.label_range, self.skewness = label_range, 0.0
+        self.label_range, self.skewness, self.random_effects = label_range, 0.0, random_effects
         self.scale = ResidualScale(FIRST_GUESS.mean_square, FIRST_GUESS.std)
         self.clip_norms: list[float] = []
         self.asked: list[ResidualQuery] = []  # for the steps so far
@@ -204,5 +208,5 @@ class RunState:
         self.running.add(before + answer.step / curvature, answer.noise_variance / curvature**2, clamped=clamped)
 
     def _update(self) -> None:
-        self.running.update(self.scale.mean_square, self.sampling_records)
+        self.running.update(self.scale.mean_square, self.sampling_records, random_effects=self.random_effects)
         self.coefficients = self.start + self.running.posterior.mean

@@ -224,7 +224,7 @@ class Plan:
         head = self.comparison.head
         called = "the default algorithm" if name == "auto" else f"algorithm '{name}'"
         yield (
-            f"Use {called} with a {head} head. At epsilon {self.epsilon:g} its error on simulated labels is "
+            f"Use {called} with {'an' if head[0] in 'aeiou' else 'a'} {head} head. At epsilon {self.epsilon:g} its error on simulated labels is "
             f"{error:.3f} times that of linear least squares without privacy; predicting the mean gives "
             f"{constant:.3f} times."
         )

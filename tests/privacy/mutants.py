@@ -1668,8 +1668,9 @@ MUTANTS = (
     Mutant(
         "newton: a stop that depends on a label",
         "newton/run.py",
-        "plan=plan, callback=callback)",
-        "plan=plan, callback=lambda number, _: number > 5 and label[5] > 0.3)",
+        "        random_effects=random_effects,\n        callback=callback,\n    )\n    answer",
+        "        random_effects=random_effects,\n"
+        "        callback=lambda number, _: number > 5 and label[5] > 0.3,\n    )\n    answer",
     ),
     Mutant(
         "newton: clip norm from the labels",
