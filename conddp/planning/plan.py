@@ -222,9 +222,10 @@ class Plan:
         errors = dict(self.comparison.rank(self.epsilon))
         name, error, constant = self.algorithm, errors[self.algorithm], self.comparison.mean_constant
         head = self.comparison.head
+        article = "an" if head[0] in "aeiou" else "a"
         called = "the default algorithm" if name == "auto" else f"algorithm '{name}'"
         yield (
-            f"Use {called} with {'an' if head[0] in 'aeiou' else 'a'} {head} head. At epsilon {self.epsilon:g} its error on simulated labels is "
+            f"Use {called} with {article} {head} head. At epsilon {self.epsilon:g} its error on simulated labels is "
             f"{error:.3f} times that of linear least squares without privacy; predicting the mean gives "
             f"{constant:.3f} times."
         )
