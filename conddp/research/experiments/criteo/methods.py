@@ -76,7 +76,7 @@ def fit_encoded(table: CriteoTable, budgets: Sequence[Budget], num_seeds: int) -
     def measure(weights: NDArray[np.float64]) -> float:
         return table.measure(np.asarray(test.matrix @ weights[:-1] + weights[-1]))
 
-    return _take_newton_steps(table, rows, measure, budgets, num_seeds)
+    return _take_newton_steps(table, rows, measure, budgets, num_seeds, random_effects=train.groups is not None)
 
 
 def _take_newton_steps(
@@ -85,6 +85,8 @@ def _take_newton_steps(
     measure: Callable[[NDArray[np.float64]], float],
     budgets: Sequence[Budget],
     num_seeds: int,
+    *,
+    random_effects: bool = False,
 ) -> Errors:
     """Test errors for all budgets and seeds, by a function that measures weights."""
     label = scale_label(table.train.label)
@@ -101,6 +103,7 @@ def _take_newton_steps(
                 mu=mu,
                 curator=Curator(np.random.default_rng(seed), num_records=len(label)),
                 neighbouring=neighbouring,
+                random_effects=random_effects,
             )
             found.append(measure(rows.matrix @ run.coefficients))
         errors[neighbouring, epsilon] = tuple(found)
