@@ -65,7 +65,7 @@ WORK = {  # before a round, and about which part of it begins and ends when
     "calibrating": (0.5, 1.0),
 }
 MOST_GRADIENTS = 8_000  # rows whose gradients are averaged
-WORTH = 10.0  # evidence that interactions must have beyond that of none, to be kept in a model that may be simpler
+WORTH = 3.0  # evidence that interactions must have beyond that of none, to be kept in a model that may be simpler
 RIDGE = 0.01  # of the linear function that is closest to a predictor
 FAR_LESS = 4.0  # times what is known to vary, the labels are not expected to vary
 SIGNAL = 0.6  # expected fraction of the variance of the labels that a function of the columns explains
