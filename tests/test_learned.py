@@ -340,7 +340,7 @@ def test_curves_of_an_additive_model_add_up_to_its_predictions() -> None:
 @pytest.mark.parametrize("kind", [Additive, Learned])
 def test_stopping_a_fit_after_its_last_release_changes_nothing(kind: type[Learned]) -> None:
     X = make_columns(1500)
-    label = np.sin(2 * X[:, 0]) + np.cos(2 * X[:, 1]) if kind is Additive else np.tanh(2 * X[:, 0] * X[:, 1])
+    label = np.sin(X[:, 0]) + np.cos(X[:, 1]) if kind is Additive else np.tanh(2 * X[:, 0] * X[:, 1])
     label = np.clip(label + 0.5 * np.random.default_rng(5).normal(size=1500), -3, 3)
     records = Records(PublicFeatures(X), None, Labels(label, BOUNDS))
     settings: dict[str, Any] = {"head": LearnedOrAdditive(width=60), "random_source": RandomSource.of(0)}
